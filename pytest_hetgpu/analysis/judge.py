@@ -34,7 +34,7 @@ from pytest_hetgpu.model.metrics import measurements
 from pytest_hetgpu.model.outcome import Evidence, Finding, Outcome, RunResult
 from pytest_hetgpu.model.transport_classes import by_path
 from pytest_hetgpu.model.verdict import Kind, Verdict
-from pytest_hetgpu.planning.data_paths import placed
+from pytest_hetgpu.planning.data_paths import with_paths
 
 JUDGES: tuple[type[Judge], ...] = (
     *(
@@ -163,7 +163,7 @@ def judge_run(
         if evidence.program
         else (*measurements(evidence.rows), *evidence.figures),
         transports=evidence.transports,
-        carried=by_path(placed(evidence.connections, job.nodes)),
+        carried=by_path(with_paths(evidence.connections, job.nodes)),
         stack=_stack(evidence),
         seconds=result.seconds,
         known=known,

@@ -1,4 +1,4 @@
-"""What was found of the way between nodes, number by number; the limit made of it is `evidence.Wire`."""
+"""Bandwidth measurements between nodes. `outcome.LinkBandwidth` is the bound derived from them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,14 @@ from pytest_hetgpu.model.outcome import LinkBandwidth
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """Data from `sender` to `receiver` over so many TCP connections at once, a process each.
+    """A transfer from `sender` to `receiver` over parallel TCP connections, one process per connection.
 
-    `gbs` is what the receiver got, 1e9 bytes a second, in intervals one after another. `core` is the largest share of
-    a core that a connection's process had, `machine` the share of all cores that was in use on the busier node.
+    Attributes:
+        streams: number of connections.
+        gbs: received data in 1e9 bytes per second, one value per interval.
+        core: largest share of one core that a connection's process used.
+        machine: share of all cores in use on the busier node.
+
     """
 
     sender: str
@@ -24,18 +28,25 @@ class Flow:
 
     @property
     def median(self) -> float:
-        """Of the intervals; 0 where there is none."""
+        """The median of the intervals; 0 if there is none."""
         ordered = sorted(self.gbs)
-        # Not of the library: it takes 5 ms to import, at the start of every session.
+        # The import of `statistics` would cost every session 5 ms.
         return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2 if ordered else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class LinkMeasurement:
-    """Two nodes between which data was moved: by which `tool`, to which `address` of the second.
+    """A measurement between two nodes.
 
-    `rtt` and `least_rtt` are round trips of 8 bytes in us, median and least. `loopback`: both have one network, that of
-    one kernel. `aside` is why another tool was not used; `why` is what went wrong: then flows may be missing.
+    Attributes:
+        tool: program that moved the data.
+        address: address of the second node.
+        rtt: median round trip of 8 bytes in us.
+        least_rtt: shortest round trip in us.
+        loopback: both nodes share one network stack, that of one kernel.
+        aside: reason why another tool was not used.
+        why: error; flows may be missing then.
+
     """
 
     nodes: tuple[str, str]
@@ -51,7 +62,7 @@ class LinkMeasurement:
 
 @dataclass(frozen=True, slots=True)
 class LineRate:
-    """What a node's adapter says that it can do: `gbps` in 1e9 bit/s of data, `source` as `rate of mlx5_0:1`."""
+    """The nominal rate of a node's adapter: `gbps` in 1e9 bit/s of data, `source` like `rate of mlx5_0:1`."""
 
     node: str
     gbps: float
@@ -60,7 +71,7 @@ class LineRate:
 
 @dataclass(frozen=True, slots=True)
 class LinkReport:
-    """All of it for one placement, and the `seconds` that it took."""
+    """All bandwidth measurements of one placement, and the `seconds` that they took."""
 
     limit: LinkBandwidth
     pairs: tuple[LinkMeasurement, ...] = ()

@@ -1,4 +1,4 @@
-"""Limits in words. Pure."""
+"""Upper bounds of bandwidths as text. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ MORE = (
 
 
 def describe_link(wire: LinkBandwidth) -> str:
-    """`pump 1, 4 streams, node1 to node0, round trip 36 us`, with what casts doubt on it; or why it is not known."""
+    """Describe a link: `pump 1, 4 streams, node1 to node0, round trip 36 us`.
+
+    Caveats follow. If the bandwidth is not known, the text gives the reason.
+    """
     if wire.gbs is None:
         return f"not known: {wire.why}"
     parts = [wire.source]
@@ -23,10 +26,10 @@ def describe_link(wire: LinkBandwidth) -> str:
 
 
 def gbs(value: float) -> str:
-    """Three digits of a bandwidth: `0.0478`, `1.17`, `24.6`."""
+    """Format a bandwidth with three digits: `0.0478`, `1.17`, `24.6`."""
     return f"{value:.3g}" if value < 100 else f"{value:.0f}"
 
 
 def percent(fraction: float) -> str:
-    """`42 %`; below one with a digit more."""
+    """Format a fraction as `42 %`; below 1 % with one more digit."""
     return f"{100 * fraction:.0f} %" if fraction >= 0.01 else f"{100 * fraction:.1f} %"

@@ -11,7 +11,7 @@ _OPERATORS = ("<", ">", "=", "!", "~")
 
 
 def check_condition(wanted: str) -> str | None:
-    """What is wrong with the right side of a condition, None when it can be used."""
+    """Return the error in the right side of a condition, None if it is valid."""
     if not wanted.startswith(_OPERATORS):
         return None
     from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -24,7 +24,7 @@ def check_condition(wanted: str) -> str | None:
 
 
 def matches(condition: Condition, facts: Mapping[str, str], capabilities: Collection[str]) -> bool | None:
-    """Whether a condition holds; None where the fact it asks for is not known."""
+    """Return whether a condition matches; None if its fact is not known."""
     if condition.fact == "capability":
         return condition.wanted in capabilities
     fact = facts.get(condition.fact)
@@ -32,7 +32,7 @@ def matches(condition: Condition, facts: Mapping[str, str], capabilities: Collec
         return None
     if not condition.wanted.startswith(_OPERATORS):
         return fnmatch.fnmatchcase(fact, condition.wanted)
-    # Importing it takes as long as reading a small log.
+    # This import takes as long as reading a small log.
     from packaging.specifiers import SpecifierSet
     from packaging.version import InvalidVersion, Version
 

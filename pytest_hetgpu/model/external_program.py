@@ -1,4 +1,4 @@
-"""What a workload asks of a program that is not ours. Plain data, stored with the job: a run can be judged again."""
+"""A program of another project as a workload. Plain data, stored with the job, so that a run can be judged again."""
 
 from __future__ import annotations
 
@@ -7,14 +7,20 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ExternalProgram:
-    """A program that prints no records of ours: how its output is read, and what it has to show.
+    """A program that prints no records of this project: its command, its output parser, and the required results.
 
-    `argv` are the program and its options, `reader` is the name of what reads its output, `settings` are the reader's
-    own as JSON. `ranks` are those that its rows must be of, as the program counts them; None where it tells none.
-    `check`: it verifies its results, and every point that is owed must be found right; otherwise numbers alone are
-    owed. `layer` is the library that carries the data (`ucx`, `nccl`), "" for the MPI that a transport pins; where
-    `proof` is not owed it need not show itself. `memory` is where the data is if the program does not say; `iterations`
-    are timed at each point, 0 for not known.
+    Attributes:
+        argv: the program and its options.
+        reader: name of its output parser.
+        settings: the parser's settings as JSON.
+        ranks: required number of ranks of its rows, as the program counts them; None if it prints none.
+        operation: operation of its rows, "" if the command names it.
+        check: the program verifies results, and every required point must be verified; else numbers suffice.
+        layer: library that carries the data (`ucx`, `nccl`), "" for the MPI that a transport pins.
+        proof: the transport must appear in the log.
+        memory: memory that holds the data, if the program does not print it.
+        iterations: timed iterations per point, 0 if not known.
+
     """
 
     argv: tuple[str, ...]

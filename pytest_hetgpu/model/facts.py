@@ -11,7 +11,7 @@ Value = str | tuple[str, ...]
 
 
 class FactState(str, enum.Enum):
-    """What is known of a fact: it is there, it is not, or it could not be told."""
+    """The state of a fact: found, absent, or not determinable."""
 
     FOUND = "found"
     ABSENT = "absent"
@@ -20,9 +20,12 @@ class FactState(str, enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One thing known of a node. `value` is a text, or several where there are several of the thing; None if not found.
+    """One fact about a node.
 
-    `why` says where a found value comes from where that is not plain, and otherwise what is missing.
+    Attributes:
+        value: a text, or several texts for several things; None if not found.
+        why: source of a found value if it is not obvious, otherwise the reason.
+
     """
 
     state: FactState
@@ -31,27 +34,27 @@ class Fact:
 
     @property
     def text(self) -> str | None:
-        """The value as one text, several joined by `, `; None where nothing was found."""
+        """The value as one text, several joined by `, `; None if nothing was found."""
         return ", ".join(self.value) if isinstance(self.value, tuple) else self.value
 
     @property
     def items(self) -> tuple[str, ...]:
-        """The value as several, one or none."""
+        """The value as a tuple, empty if nothing was found."""
         return self.value if isinstance(self.value, tuple) else () if self.value is None else (self.value,)
 
 
 def found(value: Value, why: str = "") -> Fact:
-    """The thing is there."""
+    """Make the fact that the thing exists."""
     return Fact(FactState.FOUND, value, why)
 
 
 def absent(why: str = "") -> Fact:
-    """The thing is certainly not there."""
+    """Make the fact that the thing certainly does not exist."""
     return Fact(FactState.ABSENT, None, why)
 
 
 def unknown(why: str) -> Fact:
-    """It could not be determined whether the thing is there, or which it is."""
+    """Make the fact that existence or value could not be determined."""
     return Fact(FactState.UNKNOWN, None, why)
 
 
@@ -59,10 +62,10 @@ Facts = dict[str, Fact]
 
 
 CLOCK = "clock"
-"""The fact that tells how many seconds a node's clock is ahead of ours."""
+"""Fact with the seconds that a node's clock is ahead of ours."""
 
 
-# Facts that differ between any two machines and tell nothing.
+# Facts that differ between any two machines, without meaning.
 _PLACES = ("libraries", "mpi4py.library")
 
 
@@ -71,38 +74,38 @@ _OWN = ("rdma.", "nics", "cuda.devices", "rocm.devices", "large_bar.devices", "s
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What is known of one node, by the name of the fact (`ucx.enable_mt`), in the probes' order."""
+    """The facts about one node by name (`ucx.enable_mt`), in the probes' order."""
 
     facts: Mapping[str, Fact] = field(default_factory=dict)
 
     def fact(self, name: str) -> Fact:
-        """One fact; unknown where no probe spoke of it."""
+        """Return one fact; an unknown one if no probe gave it."""
         return self.facts.get(name, unknown("nothing was looked at"))
 
     def text(self, name: str) -> str | None:
-        """A fact's value as one text, None where it was not found."""
+        """Return a fact's value as one text, None if it was not found."""
         return self.fact(name).text
 
     def items(self, name: str) -> tuple[str, ...]:
-        """A fact's values, none where it was not found."""
+        """Return a fact's values, none if it was not found."""
         return self.fact(name).items
 
     def is_absent(self, name: str) -> bool:
-        """Whether the thing is certainly not there."""
+        """Return whether the thing certainly does not exist."""
         return self.fact(name).state is FactState.ABSENT
 
 
 class SkewRow(NamedTuple):
-    """One fact that nodes do not share: its value on each, `-` where the thing is absent, `?` where it is unknown."""
+    """A fact that differs between nodes: its value per node, `-` for absent, `?` for unknown."""
 
     fact: str
     values: tuple[str, ...]
 
 
 def skew(environments: Mapping[str, Environment]) -> tuple[SkewRow, ...]:
-    """What differs between nodes, in the probes' order, a value for each node in the map's order.
+    """Return the facts that differ between nodes, in the probes' order, with one value per node in the map's order.
 
-    What is not known differs from nothing. Left out is what no two machines share: devices by address, memory left.
+    An unknown fact differs from nothing. Facts that no two machines share are left out: device addresses, free memory.
     """
     every = dict.fromkeys(name for environment in environments.values() for name in environment.facts)
     rows = (
@@ -116,7 +119,7 @@ def _row(name: str, environments: Sequence[Environment]) -> SkewRow:
 
 
 def display(fact: Fact) -> str:
-    """A fact as a table has it: its value, `-` where the thing is absent, `?` where it is unknown."""
+    """Format a fact for a table: its value, `-` for absent, `?` for unknown."""
     if fact.state is FactState.UNKNOWN:
         return "?"
     return "-" if fact.state is FactState.ABSENT else fact.text or ""

@@ -1,6 +1,6 @@
-"""The nouns of what a log tells: kinds of outcome, ranks, times, failures, and what is known of a failure.
+"""Failures as a log shows them, and known causes.
 
-Apart from `model.py` and `evidence.py`, which have them too: whoever only reads a log need not wait for their nouns.
+They are apart from `job` and `outcome`, so that reading a log does not import those.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from pytest_hetgpu.model.verdict import Kind
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """Why a run failed, as one of the log's own lines says it.
+    """The cause of a failed run, quoted from the log.
 
-    `key` holds no address, pid, host name or date: it is equal for equal bugs. `line` counts from 1.
+    `key` holds no address, pid, host name or date, so equal bugs have equal keys. `line` counts from 1.
     """
 
     kind: Kind
@@ -33,7 +33,7 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One line of an expectation's `when`: a fact's name and what it must be (`<1.18`, or a plain word)."""
+    """One line of an expectation's `when`: a fact's name and its required value (`<1.18`, or a plain word)."""
 
     fact: str
     wanted: str
@@ -41,10 +41,13 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class KnownFailure:
-    """What is established about a failure, whatever run it is met in.
+    """A known cause of failures, independent of a run.
 
-    `settings` are the `env` and `mca` that cure it, where it is settings; `status` says how well the cause is
-    established: established (maintainers or documentation say so), reported (a workaround is confirmed), plausible.
+    Attributes:
+        settings: the `env` and `mca` settings that fix it, if settings do.
+        status: established (maintainers or documentation confirm it), reported (a workaround is confirmed), or
+            plausible.
+
     """
 
     id: str
@@ -63,7 +66,7 @@ class KnownFailure:
 
     @property
     def typed(self) -> tuple[str, ...]:
-        """Its settings as one types them: `UCX_TLS=tcp`, `--mca pml ucx`."""
+        """Its settings as a user types them: `UCX_TLS=tcp`, `--mca pml ucx`."""
         return tuple(
             f"--mca {name} {value}" if kind == "mca" else f"{name}={value}"
             for kind, values in self.settings.items()

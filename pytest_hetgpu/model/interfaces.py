@@ -1,7 +1,7 @@
-"""Network interfaces of a host, and which of them the TCP of an MPI is pinned to. Pure: the facts come in.
+"""Network interfaces of a host, and the choice of the one that MPI's TCP is pinned to. Pure.
 
-Left to themselves libraries take interfaces that lead nowhere. libfabric takes the bridge of a container engine, whose
-MASQUERADE rule rewrites the source address of connections inside the host: all ranks then wait in MPI_Init.
+By default some libraries choose interfaces that lead nowhere. libfabric takes the bridge of a container engine. Its
+MASQUERADE rule rewrites the source address of connections inside the host, and all ranks wait in MPI_Init.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 LOOPBACK = "lo"
 FREE = "free"
-"""The kind of a choice that the matrix leaves to the library, as it only rules interfaces out."""
+"""Kind of a choice that the matrix leaves to the library, as it only excludes interfaces."""
 ROUTES = "/proc/net/route"
 
 _UP = 0x1  # RTF_UP of linux/route.h
@@ -20,9 +20,13 @@ _UP = 0x1  # RTF_UP of linux/route.h
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """An interface: `running` is up with a carrier, `ipv4` has an address that is not link-local.
+    """A network interface.
 
-    `kind` is loopback, bridge, tunnel, or "" for what may lead to other nodes.
+    Attributes:
+        running: up, with a carrier.
+        ipv4: has an address that is not link-local.
+        kind: loopback, bridge or tunnel; "" for an interface that may lead to other nodes.
+
     """
 
     name: str
@@ -32,7 +36,7 @@ class Interface:
 
     @property
     def lacks(self) -> str:
-        """Why TCP cannot use it, "" if it can."""
+        """The reason why TCP cannot use it, "" if it can."""
         if not self.running:
             return "without a carrier"
         if not self.ipv4:
@@ -50,10 +54,13 @@ class Network:
 
 @dataclass(frozen=True, slots=True)
 class InterfaceChoice:
-    """The interface that TCP is pinned to, with the reason; `name` is "" if there is none, or none is known yet.
+    """The interface that TCP is pinned to, with the reason.
 
-    `kind` is "bridge" (which UCX uses only when told), "loopback" if the host has nothing else, "nothing" if not even
-    that is up, FREE if the matrix only rules interfaces out; "" for any other.
+    Attributes:
+        name: "" if there is no interface, or none is known yet.
+        kind: "bridge" (UCX uses one only if configured), "loopback" (the host has nothing else), "nothing" (no
+            interface is up), FREE (the matrix only excludes interfaces), or "".
+
     """
 
     name: str = ""
@@ -83,24 +90,26 @@ def choose_interface(network: Network) -> InterfaceChoice:
 
 
 def interface_of(routes: str, address: str | None) -> str:
-    """The interface that carries a node's address, by the node's /proc/net/route; "" where none does.
+    """Return the interface that carries a node's address, by the node's /proc/net/route; "" if there is none.
 
-    An address that is none of the node's own (one that is translated on the way), or None, gives the interface of the
-    default route.
+    For None, or an address that is not the node's own (translated by NAT), return the interface of the default route.
     """
     number = int(ipaddress.IPv4Address(address)) if address else 0
     found = [route for route in _routes(routes) if number & route[1] == route[0]]
-    # The narrowest network, then the cheapest way.
+    # The narrowest network wins, then the lowest metric.
     return max(found, key=lambda route: (route[1], -route[2]), default=(0, 0, 0, ""))[3]
 
 
 def routed_interfaces(routes: str) -> frozenset[str]:
-    """Interfaces with an IPv4 route: one that has an address has the route to its network."""
+    """Return the interfaces with an IPv4 route. Each address brings a route to its network."""
     return frozenset(route[3] for route in _routes(routes))
 
 
 def _routes(text: str) -> Iterator[tuple[int, int, int, str]]:
-    """Network, mask, metric and interface of each route that is up; in the file addresses are little-endian words."""
+    """Yield network, mask, metric and interface of each active route.
+
+    The file holds addresses as little-endian words.
+    """
     for line in text.splitlines()[1:]:
         fields = line.split()
         try:

@@ -1,6 +1,6 @@
-"""The nouns of what is asked: plain frozen data that every other room passes around (what came of it: `evidence.py`).
+"""Nouns of the input side: hardware, nodes, scenarios and jobs as plain frozen data. `outcome` has the results.
 
-Units everywhere: bytes, seconds, and 1e9 B/s for bandwidths.
+Units: bytes, seconds, and 1e9 B/s for bandwidths.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from pytest_hetgpu.model.external_program import ExternalProgram
 from pytest_hetgpu.model.failure import Condition
 from pytest_hetgpu.model.interfaces import InterfaceChoice
 from pytest_hetgpu.model.records import MessagePoint
+from pytest_hetgpu.model.scenario import Exclusion, Expectation, Origin, Scenario
 from pytest_hetgpu.model.stored import STORED
-from pytest_hetgpu.model.thresholds import TOLERANCE, PerformanceReference, Threshold
+from pytest_hetgpu.model.thresholds import TOLERANCE, Threshold
 from pytest_hetgpu.model.transport_classes import RequiredClass
 from pytest_hetgpu.model.verdict import Kind, Verdict
 
@@ -42,19 +43,8 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
-    """Where in the user's files something was written."""
-
-    file: str
-    line: int
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}"
-
-
-@dataclass(frozen=True, slots=True)
 class Accelerator:
-    """What computes: `platform` is cpu, cuda or rocm; `arch` is sm_75, gfx1011, ...; `memory` in bytes."""
+    """An accelerator: `platform` is cpu, cuda or rocm; `arch` is sm_75, gfx1011, ...; `memory` in bytes."""
 
     platform: str = "cpu"
     arch: str | None = None
@@ -64,9 +54,9 @@ class Accelerator:
 
 @dataclass(frozen=True, slots=True)
 class Fabric:
-    """What connects: `kind` is tcp, roce, infiniband, slingshot or efa; `gbps` in 1e9 bit/s.
+    """A network fabric: `kind` is tcp, roce, infiniband, slingshot or efa; `gbps` in 1e9 bit/s.
 
-    `guessed`: the matrix names no `netdev`, and this one was chosen for TCP. It tells nothing of the HCA.
+    `guessed`: the matrix names no `netdev`, and this one was chosen for TCP. It does not determine the HCA.
     """
 
     kind: str = "tcp"
@@ -86,7 +76,7 @@ class Fabric:
 class Image:
     """A container image: a `reference`, or built from `folder` (an absolute path with a Dockerfile) with `args`.
 
-    A built image's reference ends in a digest of what it is built from. `network` is the one its build uses.
+    The reference of a built image ends in a digest of its build context. `network` is the network of the build.
     """
 
     reference: str
@@ -97,11 +87,16 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class ContainerOptions:
-    """What a node's container gets beyond an ordinary one; nothing is privileged that is not listed here.
+    """Options of a node's container. Privileges that are not listed here are not granted.
 
-    `network`: `auto` (a network of the placement's own where all its nodes are containers of one engine, else the
-    host's), `user` or `host`. `shm` in bytes, `ulimits` by name, -1 for unlimited. `gpus` as `docker run --gpus` takes
-    it. `volumes` are `HOST:CONTAINER[:ro]`.
+    Attributes:
+        network: `user`, `host`, or `auto`: a network per placement if all nodes are containers of one engine, else the
+            host's.
+        shm: shared memory in bytes.
+        ulimits: limits by name, -1 for unlimited.
+        gpus: value of `docker run --gpus`.
+        volumes: mounts as `HOST:CONTAINER[:ro]`.
+
     """
 
     network: str = "auto"
@@ -119,10 +114,10 @@ class ContainerOptions:
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """A named kind of node. `prefix` is where its stack is ("": PATH finds it).
+    """A named kind of node.
 
-    `settings` are those of its runtime: an object of the runtime's own class, `Stored` in a job that was read back from
-    a run's folder, None for a runtime without any.
+    `prefix` is the folder of its stack ("": found by PATH). `settings` are those of its runtime: an object of the
+    runtime's own class, `Stored` in a job that was read back from a run's folder, None for a runtime without any.
     """
 
     name: str
@@ -143,9 +138,9 @@ class Hardware:
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """One MPI as found on a node: its launcher, its interpreter, and what its ranks must report.
+    """One MPI on a node: its launcher, its interpreter, and the version that ranks must report.
 
-    `torch`: its interpreter has PyTorch, as far as is known before it is asked.
+    `torch`: its interpreter has PyTorch, as far as is known before the ranks report.
     """
 
     name: str
@@ -158,16 +153,16 @@ class Stack:
 
     @property
     def major(self) -> int:
-        """The version's first number, 0 where the version is not known."""
+        """The version's first number, 0 if the version is not known."""
         first = self.version.partition(".")[0]
         return int(first) if first.isdecimal() else 0
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionInfo:
-    """How a node's host is reached: a container `engine` (`""`: this machine's, `ssh://user@host`), or by ssh.
+    """The connection to a node's host: a container `engine` (`""`: this machine's, `ssh://user@host`), or ssh.
 
-    `user`, `port` and `key` (a private key's file) are ssh's; None leaves them to the user's ssh configuration.
+    `user`, `port` and `key` (a private key's file) are for ssh; None leaves them to the user's ssh configuration.
     """
 
     engine: str = ""
@@ -178,10 +173,15 @@ class ConnectionInfo:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One member of a job: a kind of hardware bound to a host, with the ranks it carries.
+    """One member of a job: a kind of hardware bound to a host, with its ranks.
 
-    `host` is whom a lease is for, `name` what the launcher calls it, `stack` the MPI that its ranks load. `image` and
-    `container` are set for a container, its network decided: `user` or `host`. `interface` is that of its TCP.
+    Attributes:
+        host: host to lease.
+        name: name for the launcher.
+        stack: MPI that its ranks load.
+        container: options of a container, with the network decided: `user` or `host`.
+        interface: network interface of its TCP.
+
     """
 
     index: int
@@ -218,68 +218,25 @@ class Command:
     env: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Expectation:
-    """A known-bad cell. Empty `signatures` accepts any; a signature may be a glob.
-
-    `known` is the id of the entry of knowledge that must fit the failure. Where it is not `strict` the cell may pass.
-    """
-
-    kinds: tuple[Kind, ...]
-    signatures: tuple[str, ...] = ()
-    when: tuple[Condition, ...] = ()
-    issue: str | None = None
-    reason: str | None = None
-    fixed_in: str | None = None
-    remedy: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    origin: Origin | None = None
-    known: str | None = None
-    strict: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Exclusion:
-    """Why a cell of the matrix is not to be run."""
-
-    reason: str
-    issue: str | None = None
-    origin: Origin | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Scenario:
-    """A cell: one value of each axis. `label` is `id`, with the matrix's name before it where a run has several."""
-
-    matrix: str
-    id: str
-    label: str
-    axes: tuple[str, ...]
-    values: tuple[str, ...]
-    expectations: tuple[Expectation, ...] = ()
-    excluded: Exclusion | None = None
-    references: tuple[PerformanceReference, ...] = ()
-
-    def value(self, axis: str) -> str:
-        """The name of this cell's value on an axis, e.g. `value("transport")`; KeyError for an unknown axis."""
-        try:
-            return self.values[self.axes.index(axis)]
-        except ValueError:
-            raise KeyError(axis) from None
-
-
 ON_DEVICE = ("device", "managed")
-"""Values of `memory` that are an accelerator's."""
+"""Values of `memory` for an accelerator's memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Requirements:
-    """What a run must show before it may be called passed; judged from its output alone.
+    """The results that a run must show to pass, judged from its output alone.
 
-    `transports` are the component names that may carry data between ranks, as `transport_family`'s reader reports them;
-    `duties` are the classes that must, by path. `points` must be measured (by rank 0, when `measured`) and checked.
-    `rdma`: all nodes are on fabrics whose data passes the kernel by. `backend` is that of torch.distributed, "" for
-    ranks that call MPI themselves. `foreign` is the program, where it is not ours. `limits` are what times are held
-    against, `before` the facts of the run that most of them come from; a number may be worse by `tolerance`, a share.
+    Attributes:
+        transports: components that may carry data between ranks, as the parser of `transport_family` reports them.
+        duties: classes that must carry the data, by path.
+        points: points that must be checked, and measured by rank 0 if `measured`.
+        rdma: all nodes are on fabrics that bypass the kernel.
+        backend: backend of torch.distributed, "" for ranks that call MPI.
+        foreign: program of another project, None for ours.
+        limits: thresholds for times, by point.
+        before: facts of the run that most thresholds come from.
+        tolerance: accepted deterioration as a share: 0.1 is 10 %.
+
     """
 
     ranks: int
@@ -302,19 +259,19 @@ class Requirements:
 
     @property
     def row_ranks(self) -> int:
-        """The ranks that its rows are of: a ping-pong's two in any world, GPUs where a process has several."""
+        """The number of ranks of its rows: 2 for a ping-pong in any world, GPUs if a process has several."""
         return self.ranks if self.external is None else self.external.ranks or 0
 
     def requires(self, point: MessagePoint) -> bool:
-        """Whether a point is one that must be measured; one that is owed in no certain type may be of any."""
+        """Return whether a point must be measured. A requirement without a dtype accepts any."""
         return point in self.points or replace(point, dtype="") in self.points
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What will be started for a scenario. Pure data: the same matrix and machine give the same job.
+    """The processes to start for a scenario. Pure data: the same matrix and machine give the same job.
 
-    `launcher` is a node without ranks that starts the job; None: the first node does.
+    `launcher` is a node without ranks that starts the job; None: the first node starts it.
     """
 
     matrix: str
@@ -334,10 +291,10 @@ class Job:
 
     @property
     def launch_node(self) -> Node:
-        """The node that the command is started on."""
+        """The node that runs the launch command."""
         return self.launcher or self.nodes[0]
 
     @property
     def is_multi_host(self) -> bool:
-        """Whether its nodes must be made and joined first: any of them is more than processes of this machine."""
+        """Whether nodes must be provisioned and connected first: any node is more than processes of this machine."""
         return any(node.hardware.runtime != "local" for node in self.all_nodes)

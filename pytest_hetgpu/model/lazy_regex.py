@@ -1,4 +1,4 @@
-"""Patterns that cost nothing until they are used: of some hundred that a log may need, most logs need a few."""
+"""Patterns that are compiled at first use. Most logs need a few of several hundred."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ class _Lazy:
 
 
 def lazy(expression: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
-    """What `re.compile` gives, compiled at its first use. Call its methods; `re.sub(pattern, ...)` does not know it."""
+    """Return a pattern that compiles at its first use. Call its methods; `re.sub(pattern, ...)` does not accept it."""
     return cast("re.Pattern[AnyStr]", _Lazy(expression, flags))

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 
 def show(value: object) -> str:
-    """A value from a user's file as a complaint names it: short, and in YAML's words."""
+    """Format a value from a user's file for an error message: short, and in YAML syntax."""
     if value is None:
         return "nothing"
     if isinstance(value, dict):
@@ -18,7 +18,7 @@ def show(value: object) -> str:
 
 
 def known(found: str, choices: Iterable[str], limit: int = 12) -> str:
-    """`(known: a, b; did you mean 'a'?)`, for the end of a complaint about an unknown name."""
+    """Format `(known: a, b; did you mean 'a'?)` for the end of an error message about an unknown name."""
     import difflib
 
     everything = sorted(choices)

@@ -1,11 +1,13 @@
 """Latency and bandwidths of timed rows, by the definitions of nccl-tests.
 
 Sources: doc/PERFORMANCE.md and the `*GetBw` functions of src/*.cu in nccl-tests 2.19.6; for alltoallv src/alltoallv.cu
-in rccl-tests. GB/s is 1e9 bytes a second; n is the number of ranks.
+in rccl-tests. GB/s is 1e9 bytes per second; n is the number of ranks.
 
-A point's size is the bytes that its definition counts, as nccl-tests prints them: `count x element size` of allreduce,
-broadcast, reduce and of a send in one direction; for allgather, reduce_scatter, alltoall, gather and scatter the whole
-that is divided among the ranks, `n x count x element size`, where each rank gives or gets `count` elements at a time.
+A point's size is the number of bytes that its definition counts, as nccl-tests prints them.
+
+- allreduce, broadcast, reduce and a send in one direction: `count x element size`.
+- allgather, reduce_scatter, alltoall, gather and scatter: `n x count x element size`. This is the total that is divided
+  among the ranks. Each rank gives or gets `count` elements at a time.
 """
 
 from __future__ import annotations
@@ -44,17 +46,17 @@ _FACTORS: Mapping[str, Callable[[int], float]] = {
     "broadcast": _one,  # broadcast.cu: BroadcastGetBw
     "reduce": _one,  # reduce.cu: ReduceGetBw
     "sendrecv": _one,  # sendrecv.cu: SendRecvGetBw, one direction
-    "alltoallv": _others,  # alltoallv.cu of rccl-tests; the size is what a rank sends or gets, the larger
+    "alltoallv": _others,  # alltoallv.cu of rccl-tests; the size is the larger of a rank's input and output
 }
 _ALIASES = {"bcast": "broadcast", "bidirectionalsendrecv": "sendrecv"}
 
 
 def measurements(rows: Iterable[Row]) -> tuple[Measurement, ...]:
-    """Latency (us), algbw and busbw (GB/s) of every point, in the order of the rows.
+    """Compute latency (us), algbw and busbw (GB/s) of every point, in the order of the rows.
 
-    `algbw = size / seconds`, `busbw = algbw x factor`. An operation without a definition has a latency only, a row
-    whose time is no positive number nothing. busbw is 0 where there is one rank only: nothing has moved. Of several
-    repeats the median counts, without those that are outliers; of equal repeats the last.
+    `algbw = size / seconds`, `busbw = algbw x factor`. An operation without a definition has a latency only. A row
+    whose time is not a positive number gives nothing. busbw is 0 for a single rank, as no data moves. The median of
+    repeats counts, without outliers. The last of equal repeats counts.
     """
     found: dict[str, dict[int, Measurement]] = {}
     operations: dict[str, tuple[str, int]] = {}
@@ -77,10 +79,10 @@ def _middle(repeats: Sequence[Measurement]) -> Measurement:
 
 
 def link_fraction(measured: Measurement, wire: LinkBandwidth | None) -> float | None:
-    """A bus bandwidth as a fraction of what the way between the nodes can carry (`RunResult.wire`).
+    """Return a bus bandwidth as a fraction of the bandwidth between the nodes (`RunResult.wire`).
 
-    None for another metric, where nothing has moved, and where the limit is not known. busbw is what each way between
-    two nodes of a ring has to carry in one direction, and so is the limit (doc/PERFORMANCE.md of nccl-tests).
+    Return None for another metric, if no data moved, or if the link bandwidth is not known. In a ring, busbw is the
+    load of each link in one direction, and so is the link bandwidth (doc/PERFORMANCE.md of nccl-tests).
     """
     if measured.metric != "busbw" or wire is None or not wire.gbs or not measured.value > 0:
         return None
@@ -105,26 +107,29 @@ def _factor(operation: str) -> Callable[[int], float] | None:
 
 
 def has_bandwidth(operation: str, ranks: int = 2) -> bool:
-    """Whether an operation has a busbw by these definitions; a barrier, for one, has a latency only."""
+    """Return whether an operation has a busbw by these definitions. A barrier has a latency only."""
     return ranks > 1 and _factor(operation) is not None
 
 
 def from_seconds(metric: str, seconds: float, operation: str, size: int, ranks: int) -> float:
-    """Seconds of one operation as its latency (us), algbw or busbw (GB/s). ValueError where it has none of these."""
+    """Convert seconds of one operation to its latency (us), algbw or busbw (GB/s).
+
+    Raises ValueError if the operation does not have the metric.
+    """
     if metric == "latency":
         return seconds * _MICRO
     return _moved(metric, operation, size, ranks) / seconds
 
 
 def to_seconds(metric: str, value: float, operation: str, size: int, ranks: int) -> float:
-    """A metric's value as seconds of one operation: what `told` tells, the other way round."""
+    """Convert a metric's value to seconds of one operation: the inverse of `from_seconds`."""
     if metric == "latency":
         return value / _MICRO
     return _moved(metric, operation, size, ranks) / value
 
 
 def _moved(metric: str, operation: str, size: int, ranks: int) -> float:
-    """1e9 bytes that a bandwidth divides by seconds."""
+    """Return the 1e9 bytes that a bandwidth divides by seconds."""
     factor = _factor(operation)
     if factor is None or (metric == "busbw" and ranks < 2):
         raise ValueError(f"{operation} of {ranks} ranks has no {metric}")

@@ -1,6 +1,6 @@
-"""Finds many fixed words in bytes at once, whatever their number.
+"""Search for many fixed words in bytes in a single pass.
 
-RE2 makes one automaton of all words; where it is not installed, `re` finds the same, more slowly.
+RE2 makes one automaton of all words. Without RE2, `re` finds the same words more slowly.
 """
 
 from __future__ import annotations
@@ -12,55 +12,55 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol
 
-# In bytes, for the automaton's states. With 64 MB RE2 would also make one for anchored matches, in twice the time.
+# Bytes for the automaton's states. With 64 MB RE2 would also build one for anchored matches, in twice the time.
 _MEMORY = 32 << 20
 _MOST_SHAPES = 4096
 _LONGEST_SHAPE = 1000
 _DIGITS = bytes.maketrans(b"123456789", b"000000000")
-# A number that ends in the middle of a word keeps its letters, which may be another's.
+# A number that ends inside a word keeps its letters, as they may belong to another word.
 _ADDRESS = re.compile(rb"0x[0-9a-f]+\b")
 _HEXADECIMAL = re.compile(rb"[0-9a-f]")
 _VARYING = re.compile(rb"\d|^x?[a-f]+\b")
 
 
 class BytesMatch(Protocol):
-    """What `re` and RE2 give alike."""
+    """The common interface of matches of `re` and RE2."""
 
     def start(self) -> int:
-        """Where the match begins."""
+        """Return the start offset of the match."""
 
     def end(self) -> int:
-        """Where it ends."""
+        """Return the end offset of the match."""
 
 
 class BytesPattern(Protocol):
-    """What `re` and RE2 have alike."""
+    """The common interface of patterns of `re` and RE2."""
 
     def search(self, text: bytes, pos: int = 0, /) -> BytesMatch | None:
-        """The first match from `pos` on."""
+        """Return the first match from `pos` on."""
 
     def match(self, text: bytes, pos: int, endpos: int, /) -> BytesMatch | None:
-        """The match at `pos`, of a text that ends at `endpos`."""
+        """Return the match at `pos`, of a text that ends at `endpos`."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """What lines hold that differ in numbers only: `surely` in each, and `perhaps` in some."""
+    """The words of lines that differ in numbers only: `surely` in each line, `perhaps` in some."""
 
     surely: frozenset[bytes]
     perhaps: tuple[bytes, ...]
 
     def words(self, text: bytes) -> frozenset[bytes]:
-        """What such a line holds."""
+        """Return the words of such a line."""
         more = [word for word in self.perhaps if word in text]
         return self.surely.union(more) if more else self.surely
 
 
 class MultiPatternMatcher:
-    """A set of words, none of them empty; `first` looks for `words` only, and `within` for `others`, too.
+    """A set of non-empty words. `find_first` searches for `words`, `find_all` for `words` and `others`.
 
-    Most lines of a log differ from others in their numbers only. What was found in one is known of all of its shape,
-    but for words that hold digits themselves, or begin with what may be an address's end.
+    Most lines of a log differ from others in their numbers only. So the words of one line are cached for all lines of
+    its shape. Words that contain digits, or begin like the end of an address, are searched each time.
     """
 
     def __init__(self, words: Iterable[bytes], others: Iterable[bytes] = ()) -> None:
@@ -71,24 +71,24 @@ class MultiPatternMatcher:
         self._inside: dict[bytes, tuple[bytes, ...]] = {}
         self._begun: dict[bytes, int] = {}
         varying = filter(_VARYING.search, (*self.words, *self._others))
-        # With the longest part that is the same in all lines of a shape.
+        # Each with its longest part that all lines of a shape share.
         self._varying = {word: max(_HEXADECIMAL.split(word), key=len) for word in varying}
         self._shapes: dict[bytes, _Shape] = {}
 
     def find_first(self, text: bytes, start: int = 0) -> int | None:
-        """Where the first of the words begins, from `start` on."""
+        """Return the start of the first word from `start` on, None without one."""
         found = self.pattern.search(text, start)
         return found.start() if found else None
 
     def find_all(self, text: bytes) -> frozenset[bytes]:
-        """All of the words that the text holds, also where one lies over another."""
+        """Return all words in the text, overlapping ones too."""
         if len(text) > _LONGEST_SHAPE:
             return frozenset(self._found(text))
         shape = _shape(text)
         return (self._shapes.get(shape) or self._learned(shape, text)).words(text)
 
     def cached(self, text: bytes) -> frozenset[bytes] | None:
-        """What `within` gives, if it was asked before for a text that differs in numbers only."""
+        """Return the cached result of `find_all` for a text that differs in numbers only, None without one."""
         shape = self._shapes.get(_shape(text))
         return shape.words(text) if shape else None
 
@@ -111,20 +111,20 @@ class MultiPatternMatcher:
         return found
 
     def _parts(self, word: bytes) -> tuple[bytes, ...]:
-        """The words that a word holds, itself among them: at each place the longest is found."""
+        """Return the words inside a word, itself included. The search finds only the longest word at each position."""
         if word not in self._inside:
             self._inside[word] = tuple(part for part in self.words if part in word)
         return self._inside[word]
 
     def _overlap(self, word: bytes) -> int:
-        """How many of a word's last bytes may begin another that is longer than they are."""
+        """Return how many of a word's last bytes may begin another, longer word."""
         if word not in self._begun:
             ends = (length for length in range(len(word) - 1, 0, -1) if self._begins(word[-length:]))
             self._begun[word] = next(ends, 0)
         return self._begun[word]
 
     def _begins(self, end: bytes) -> bool:
-        """Whether a word begins like this and is longer: sorted, such words follow it."""
+        """Return whether a longer word begins like this. Such words follow it in sorted order."""
         after = bisect_right(self._sorted, end)
         return after < len(self._sorted) and self._sorted[after].startswith(end)
 
@@ -134,13 +134,13 @@ def _shape(text: bytes) -> bytes:
 
 
 def any_of(words: Iterable[bytes]) -> BytesPattern:
-    """A pattern that is found wherever one of the words is, the longest where several begin; none match nothing."""
+    """Return a pattern that matches any of the words, the longest one at a position. No words match nothing."""
     return _any_of(tuple(sorted(set(words))))
 
 
 @lru_cache(maxsize=256)
 def _any_of(words: tuple[bytes, ...]) -> BytesPattern:
-    """Of words in their order: RE2 then joins what they have in common, and has a third of the states to make."""
+    """Return the pattern of sorted words. RE2 then joins common prefixes and builds a third of the states."""
     if not words:
         return re.compile(rb"(?!)")
     longest_first = sorted(words, key=len, reverse=True)
@@ -148,7 +148,7 @@ def _any_of(words: tuple[bytes, ...]) -> BytesPattern:
 
 
 def automaton(expression: bytes) -> BytesPattern | None:
-    """RE2's pattern of an expression, which finds the longest of several matches; None where RE2 is not installed."""
+    """Return RE2's pattern of an expression, leftmost-longest; None if RE2 is not installed."""
     try:
         import re2
     except ImportError:
@@ -157,11 +157,11 @@ def automaton(expression: bytes) -> BytesPattern | None:
     options.max_mem = _MEMORY
     options.encoding = re2.Options.Encoding.LATIN1
     options.longest_match = True
-    options.log_errors = False  # else a line on stderr per search that needs more memory; it ends all the same
+    options.log_errors = False  # otherwise each search that needs more memory prints a line on stderr
     found: BytesPattern = re2.compile(expression, options)
     return found
 
 
 def _quoted(word: bytes) -> bytes:
-    """The word as RE2 reads it; `re.escape` takes longer than RE2 for the rest."""
+    """Quote a word for RE2. RE2 reads `re.escape`d text more slowly."""
     return re.escape(word) if b"\\" in word else b"\\Q%b\\E" % word

@@ -1,6 +1,6 @@
-"""The nouns of what happened: a run, what its output said, and what was made of it.
+"""Nouns of the output side: a run, its evidence, and the judged outcome.
 
-Units everywhere: bytes, seconds, and 1e9 B/s for bandwidths.
+Units: bytes, seconds, and 1e9 B/s for bandwidths.
 """
 
 from __future__ import annotations
@@ -40,11 +40,16 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class LinkBandwidth:
-    """What the way between the nodes of a placement can carry, found in the run itself: a limit for bandwidths.
+    """The bandwidth between the nodes of a placement, measured in the run itself: an upper bound for bandwidths.
 
-    `gbs` is 1e9 bytes a second one way, from the first to the second of `between`, who are the slowest; None where it
-    is not known, and `why` says why. `source` is whose figure it is: `pump 1, 4 streams`, `rate of mlx5_0:1 on node0`.
-    `rtt` is the median round trip of a small message there, in us; `caveats` are what casts doubt on the figure.
+    Attributes:
+        gbs: 1e9 bytes per second one way, from the first to the second of `between`, the slowest pair; None if not
+            known.
+        source: origin of the number: `pump 1, 4 streams`, `rate of mlx5_0:1 on node0`.
+        rtt: median round trip of a small message between them, in us.
+        caveats: reasons to doubt the number.
+        why: reason why it is not known.
+
     """
 
     gbs: float | None = None
@@ -57,17 +62,24 @@ class LinkBandwidth:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """What a started command left, whatever runtime started it.
+    """The result of a started command, the same for every runtime.
 
-    `returncode` is as subprocess gives it (-N: the launcher itself died of signal N). `started` is seconds since the
-    epoch, `quiet` the seconds without any output before the end. `interrupted` names the signal that cut the run short
-    from outside; `survivors` are processes that outlived their launcher and had to be stopped. `lost` says which nodes
-    were out of reach at the end, and why; `traffic` are the bytes that each node's fabric interface moved meanwhile.
-    `wire` is what the way between the nodes can carry, None where nobody asked. `spent` says why it had to end before
-    its own time was over, `left_out` how many bytes of its output were not kept. `unleased` names hosts that others
-    may have used meanwhile; `leased_here` those that only what this machine starts was kept off, and why. `unplugged`
-    are interfaces that nodes had when they were made, and not after a run that failed: `eth0 of node1 is gone`.
-    `launcher_gone` is set if the launcher, a file of this machine, was not there any more after a run that failed.
+    Attributes:
+        returncode: as subprocess gives it (-N: the launcher itself died of signal N).
+        started: start in seconds since the epoch.
+        quiet: seconds without any output before the end.
+        interrupted: signal that stopped the run from outside.
+        survivors: processes that outlived their launcher and had to be stopped.
+        lost: nodes out of reach at the end, with the reason.
+        traffic: bytes that each node's fabric interface moved during the run.
+        wire: bandwidth between the nodes, None if it was not measured.
+        spent: reason why the run had to end before its own time limit.
+        left_out: number of output bytes that were not kept.
+        unleased: hosts that others may have used during the run.
+        leased_here: hosts leased on this machine only, with the reason.
+        unplugged: interfaces that existed before a failed run and not after it: `eth0 of node1 is gone`.
+        launcher_gone: the launcher, a file of this machine, did not exist any more after a failed run.
+
     """
 
     argv: tuple[str, ...]
@@ -100,10 +112,14 @@ class RunResult:
 
 @dataclass(frozen=True, slots=True)
 class ProgramOutput:
-    """What a foreign program printed, as its reader took it; `exited` is what its exit code says, None for nothing bad.
+    """The parsed output of a program of another project.
 
-    `tool` is the program with its version, `memory` where its data was, "" for not known; `absent` says which nodes
-    lack the program, and where it was looked for.
+    Attributes:
+        tool: the program with its version.
+        memory: memory that held its data, "" if not known.
+        exit_meaning: meaning of its exit code, None if the code is not bad.
+        absent: nodes that lack the program, with the searched places.
+
     """
 
     benchmark: BenchmarkResult
@@ -116,15 +132,20 @@ class ProgramOutput:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """A run's output after one streaming pass; all that judges look at besides the job and its RunResult.
+    """A run's output after one streaming pass. Judges see only this, the job and its RunResult.
 
-    `checks` maps a rank to the points it verified and the number of wrong elements at each.
-    `transports` are the components seen between ranks, `connections` the same by path and by kind of connection;
-    `versions` are what the libraries said of themselves.
-    `signatures` are all failures read, the most telling first. `figures` are what programs measured beside times.
-    `lacks` is what ranks found missing of what they were to use, and how they know. `program` is the output of
-    an external program. `ended` is when ranks were done and `last_row` when rank 0 last reported a time, in seconds
-    since 1970 by the clocks of their own nodes.
+    Attributes:
+        checks: the points that each rank verified, with the number of wrong elements.
+        transports: components seen between ranks.
+        connections: the same by path and by kind of connection.
+        versions: versions that libraries printed.
+        signatures: all failures found, the most significant first.
+        figures: values that programs measured beside times.
+        lacks: missing requirements that ranks reported, with the source.
+        program: output of a program of another project.
+        ended: end of each rank's work, in seconds since 1970 by its node's clock.
+        last_row: last report of a time by rank 0, in the same unit.
+
     """
 
     hellos: Mapping[int, Hello] = field(default_factory=dict)
@@ -147,14 +168,14 @@ class Evidence:
 
     @property
     def facts(self) -> dict[str, str]:
-        """What conditions may ask of a run: versions; of a foreign program also `tool` and `memory`."""
+        """The facts for conditions: versions; `tool` and `memory` of a program of another project."""
         told = {"tool": self.program.tool, "memory": self.program.memory} if self.program else {}
         return {**self.versions, **{name: value for name, value in told.items() if value}}
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one judge has to say of a run, in one line."""
+    """The result of one judge, in one line."""
 
     judge: str
     kind: Kind
@@ -164,9 +185,9 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class RankOutcome:
-    """What became of one rank, in words: `finished`, `crashed (SIGSEGV)`, `was stopped`, `never started`.
+    """The end of one rank as text: `finished`, `crashed (SIGSEGV)`, `was stopped`, `never started`.
 
-    `node` and `platform` say where it ran; `own` is whether it ended for a reason of its own.
+    `node` and `platform` give its place. `own`: it ended for a reason of its own.
     """
 
     rank: int
@@ -177,7 +198,7 @@ class RankOutcome:
 
 
 class Span(NamedTuple):
-    """From when to when a rank was there, in seconds after its job's start; None for what is not known.
+    """The lifetime of a rank in seconds after its job's start; None if not known.
 
     `node` is the index of its node's name in the timeline.
     """
@@ -190,11 +211,16 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """When the ranks of a job of `seconds` were there, each by its own node's clock, which may be off.
+    """The lifetimes of the ranks of a job, each by its own node's clock, which may be off.
 
-    A start is a rank's greeting, an end is when it had done its work. Of `ranks` a few are kept where they are many;
-    `rest` is the earliest start and the latest end of the others. `limit` is the job's time limit in seconds, 0 for
-    none; `last_row` is when rank 0 last reported a time.
+    A start is a rank's greeting, an end is the end of its work. If there are many ranks, only a few are kept.
+
+    Attributes:
+        seconds: duration of the job.
+        limit: the job's time limit in seconds, 0 for none.
+        rest: earliest start and latest end of the ranks that are not kept.
+        last_row: last report of a time by rank 0.
+
     """
 
     spans: tuple[Span, ...]
@@ -208,9 +234,9 @@ class Timeline:
 
 @dataclass(frozen=True, slots=True)
 class DebugRun:
-    """What a failed cell did when it was run once more with its libraries' debug output.
+    """The rerun of a failed cell with its libraries' debug output.
 
-    `key` is the signature's, "" where there was none; `log` is the path of its output from the run's folder.
+    `key` is its signature's, "" without one. `log` is the path of its output from the run's folder.
     """
 
     kind: Kind
@@ -221,7 +247,7 @@ class DebugRun:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """An attempt at a cell that another one followed: `key` is its signature's, "" where there was none.
+    """An attempt at a cell that was retried. `key` is its signature's, "" without one.
 
     `log` is the path of its output from the run's folder.
     """
@@ -235,15 +261,24 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The judged result of a scenario. `findings` holds what every judge said, the decisive one first.
+    """The judged result of a scenario.
 
-    `concerns` are what was known of the nodes before, and feared for the cell; `known` is what knowledge has on the
-    signature, `others` are further failures in the log, `rank_outcomes` has one entry per rank of a run that failed;
-    `debug` is the debug rerun, which decides nothing; `facts` are the versions and settings that conditions ask for;
-    `wire` is the run's. `notes` decide nothing either; an `inconclusive` cell must run again to be judged.
-    `attempts` are those that failed before the one that this is the outcome of; `timeline` is None where no rank said
-    when it was there. `away` is `engine` or `stack` where the cell failed for want of that, which had been there.
-    `carried` names the components that carried data, by path.
+    Attributes:
+        findings: findings of every judge, the decisive one first.
+        concerns: preflight warnings about the cell.
+        known: known failures that match the signature.
+        others: further failures in the log.
+        rank_outcomes: outcomes of the ranks of a failed run.
+        debug: the debug rerun, which decides nothing.
+        facts: versions and settings for conditions.
+        wire: bandwidth between the nodes.
+        notes: remarks that decide nothing.
+        inconclusive: the cell must run again before it can be judged.
+        attempts: failed attempts before this one.
+        timeline: lifetimes of ranks, None if no rank reported one.
+        away: `engine` or `stack` if the cell failed because that had disappeared.
+        carried: components that carried data, by path.
+
     """
 
     kind: Kind

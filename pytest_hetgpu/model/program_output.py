@@ -1,6 +1,6 @@
-"""What foreign programs print, as nouns: rows, results, and the meaning of an exit code (`readers/` make them).
+"""Output of programs of other projects as plain data: rows, results and exit codes. Output parsers make them.
 
-Units: seconds, GB/s (1e9 bytes a second), 1/s.
+Units: seconds, GB/s (1e9 bytes per second), 1/s.
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ from pytest_hetgpu.model.verdict import Kind
 
 
 class Quantity(NamedTuple):
-    """A finite number of at least 0; `unit` is s, GB/s (1e9 bytes a second), 1/s, % or what the user called it."""
+    """A finite number of at least 0.
+
+    `unit` is s, GB/s (1e9 bytes per second), 1/s, %, or the user's own name.
+    """
 
     value: float
     unit: str
@@ -22,13 +25,16 @@ class Quantity(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkRow:
-    """One row: `figures` are what the program printed of a point, by metric, and nothing that was computed.
+    """One row of a benchmark's output. `figures` are printed quantities of a point by metric, none of them computed.
 
-    `latency` is the time of one operation, mean over iterations and ranks (half of a round trip, where two ranks play
-    ping-pong), `algbw` and `busbw` are as `metrics` defines them. `bandwidth` is that of one direction with several
-    messages under way, `bidirectional_bandwidth` that of both, `aggregate_bandwidth` that of several pairs: none of
-    them is an algbw. `overhead` is a sender's time for a message. `wrong` counts wrong elements, at least; None:
-    unchecked.
+    - `latency`: time of one operation, mean over iterations and ranks. It is half of a round trip if two ranks play
+      ping-pong.
+    - `algbw`, `busbw`: as `metrics` defines them.
+    - `bandwidth`: one direction with several messages under way. It is not an algbw, nor are the next two.
+    - `bidirectional_bandwidth`: both directions. `aggregate_bandwidth`: several pairs.
+    - `overhead`: a sender's time for a message.
+
+    `wrong` is the least number of wrong elements; None: unchecked.
     """
 
     operation: str
@@ -41,17 +47,22 @@ class BenchmarkRow:
 
     @property
     def seconds(self) -> float | None:
-        """The time of one operation, where the program prints it."""
+        """The time of one operation, None if the program does not print it."""
         return self.figures["latency"].value if "latency" in self.figures else None
 
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkResult:
-    """All that one output gave. `complaints` say what is wrong with the output, each in one line.
+    """The result of one benchmark's output.
 
-    `failed` are the program's own words on what failed; `unsaid` says that those on success are not there, which says
-    something only of a program that came to its end; `slow` that it missed the bandwidth it was told to reach.
-    `memory` is the kind of memory the data was in, "" for not said; `versions` are what it says of other libraries.
+    Attributes:
+        warnings: errors in the output, one line each.
+        failed: the program's own lines about failures.
+        slow: it missed the bandwidth that it had to reach.
+        memory: kind of memory that held the data, "" if not printed.
+        versions: printed versions of libraries.
+        missing_success: missing message of success; significant only if the program ended by itself.
+
     """
 
     tool: str = ""
@@ -75,23 +86,23 @@ class BenchmarkResult:
         return tuple(dict.fromkeys(row.operation for row in self.rows))
 
     def missing(self, points: Iterable[MessagePoint]) -> tuple[MessagePoint, ...]:
-        """Which of the points that are owed no row measures."""
+        """Return the required points that no row measures."""
         found = {row.point for row in self.rows if row.figures}
         return tuple(point for point in points if point not in found)
 
     def unchecked(self, points: Iterable[MessagePoint]) -> tuple[MessagePoint, ...]:
-        """Which of the points that are owed no row verified, right or wrong."""
+        """Return the required points that no row verified, right or wrong."""
         found = {row.point for row in self.rows if row.wrong is not None}
         return tuple(point for point in points if point not in found)
 
     def comparison_key(self, row: BenchmarkRow) -> tuple[object, ...]:
-        """What must be equal before figures of two rows are compared."""
+        """Return the values that must be equal before two rows can be compared."""
         point = row.point
         return (self.tool, self.version, self.memory, row.operation, row.ranks, point.dtype, point.place)
 
 
 class ExitMeaning(NamedTuple):
-    """What a program's exit code says."""
+    """The meaning of a program's exit code."""
 
     kind: Kind
     why: str

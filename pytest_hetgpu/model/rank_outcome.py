@@ -13,9 +13,9 @@ _MOST_RANKS_NAMED = 8
 
 
 def describe(found: Sequence[RankOutcome]) -> str:
-    """`CUDA rank 0 finished, ROCm rank 1 crashed (SIGSEGV)`; ranks of one status and vendor together.
+    """Describe ranks: `CUDA rank 0 finished, ROCm rank 1 crashed (SIGSEGV)`, grouped by outcome and vendor.
 
-    Vendors are named where the ranks have several; "" where there is nothing to say.
+    Vendors appear if the ranks have several. Without ranks the text is "".
     """
     mixed = len({one.platform for one in found}) > 1
     groups: dict[tuple[str, str], list[int]] = {}

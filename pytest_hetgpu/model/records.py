@@ -1,4 +1,4 @@
-"""What ranks print about themselves and their measurements, as plain records."""
+"""Records that ranks print about themselves and their measurements."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class MessagePoint:
-    """One measured point: message size in bytes, element type, and `in` as `place` where the operation is in place.
+    """One measured point: message size in bytes, element type, and `place`, which is `in` for an in-place operation.
 
-    What moves no data has one point, of size 0 and dtype `none`.
+    An operation that moves no data has one point, of size 0 and dtype `none`.
     """
 
     size: int
@@ -19,12 +19,17 @@ class MessagePoint:
     def __str__(self) -> str:
         return ",".join(filter(None, (str(self.size), self.dtype, self.place)))
 
+    @property
+    def in_place(self) -> bool:
+        """Whether the operation is in place."""
+        return self.place == "in"
+
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """What one rank said of itself when it started; `node` is the index of its node in the job, where it knows that.
+    """The greeting of a rank at its start. `node` is the index of its node in the job, None if not known.
 
-    `at` is when, in seconds since 1970 by the clock of its node; None for a rank that did not say.
+    `at` is the time in seconds since 1970 by the clock of its node; None if the rank did not report it.
     """
 
     rank: int
@@ -53,7 +58,7 @@ class Device:
 class Row:
     """One timed point as rank 0 printed it: seconds for one operation, mean over iterations and ranks.
 
-    `repeat` counts the times that the point was come back to.
+    `repeat` counts the repeats of the point.
     """
 
     operation: str
@@ -66,10 +71,9 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """`metric` is latency (us), algbw or busbw (GB/s, 1e9 bytes a second), or what a program calls its own figure.
+    """A measured value. `metric` is latency (us), algbw or busbw (GB/s), or a program's own metric.
 
-    Where it was measured several times `samples` has all values, and `value` is the median of those that are no
-    outliers.
+    `samples` has all values of repeated measurements. `value` is then their median without outliers.
     """
 
     metric: str
@@ -81,13 +85,13 @@ class Measurement:
 
     @property
     def name(self) -> str:
-        """`busbw[1048576,float32]`, in place `busbw[1048576,float32,in]`: the name it has in reports."""
+        """Its name in reports: `busbw[1048576,float32]`, in place `busbw[1048576,float32,in]`."""
         return f"{self.metric}[{self.point}]"
 
 
 @dataclass(frozen=True, slots=True)
 class RankExit:
-    """How a launcher said that a rank ended: by `signal`, with `code`, or by calling abort."""
+    """The end of a rank as a launcher reports it: by `signal`, with `code`, or by calling abort."""
 
     rank: int
     signal: int | None = None

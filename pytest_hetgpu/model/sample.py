@@ -1,7 +1,6 @@
-"""What was measured of one thing several times, as one number with its spread. Pure.
+"""Repeated measurements as one number with its spread. Pure.
 
-The rule for outliers is Tukey's fence (Exploratory Data Analysis, 1977), which superbench applies to repeated
-benchmarks, too.
+The rule for outliers is Tukey's fence (Exploratory Data Analysis, 1977). superbench applies it to repeated benchmarks.
 """
 
 from __future__ import annotations
@@ -11,16 +10,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 FENCE = 1.5
-"""A value further than so many inter-quartile ranges below the first or above the third quartile is an outlier."""
+"""Outliers are more than this many inter-quartile ranges below the first or above the third quartile."""
 FEWEST = 4
-"""Of fewer values none can be told to be an outlier."""
+"""Fewer values have no outliers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The median of the values that are no outliers, the lowest and highest of them, and how many were which.
+    """The median, lowest and highest of the values without outliers, and the numbers of values and of outliers.
 
-    `of` is what each value is one of: a run, or a repeat of one run.
+    `of` is the unit of repetition: a run, or a repeat of one run.
     """
 
     middle: float
@@ -32,12 +31,12 @@ class Sample:
 
 
 def usable(value: float) -> bool:
-    """Whether this can be a latency or a bandwidth."""
+    """Return whether this can be a latency or a bandwidth."""
     return math.isfinite(value) and value >= 0
 
 
 def sample(values: Iterable[float]) -> Sample | None:
-    """The values that are numbers, as one; None where none is."""
+    """Reduce the finite values to one sample; None without any."""
     found = sorted(filter(usable, values))
     inside = within_fences(found)
     if not inside:
@@ -46,24 +45,24 @@ def sample(values: Iterable[float]) -> Sample | None:
 
 
 def median(ordered: Sequence[float]) -> float:
-    """The middle one of ordered values, of an even number half way between the two."""
+    """Return the middle one of ordered values, or the mean of the middle two."""
     low, high = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
-    # Half the sum of two numbers as large as can be would be infinite.
+    # Half the sum of two huge numbers would be infinite.
     return low + (high - low) / 2
 
 
 def within_fences(ordered: Sequence[float]) -> Sequence[float]:
-    """Ordered values without the outliers among them."""
+    """Return ordered values without their outliers."""
     if len(ordered) < FEWEST:
         return ordered
     first, third = _quartile(ordered, 1), _quartile(ordered, 3)
     reach = FENCE * (third - first)
-    # So written that quartiles beyond all numbers leave everything in.
+    # With infinite quartiles this condition keeps every value.
     return [value for value in ordered if not (value < first - reach or value > third + reach)]
 
 
 def _quartile(ordered: Sequence[float], number: int) -> float:
-    """Interpolated so that the lowest value is the quartile 0 and the highest the quartile 4."""
+    """Interpolate a quartile. The lowest value is the quartile 0, the highest the quartile 4."""
     place, quarters = divmod(number * (len(ordered) - 1), 4)
     above = ordered[min(place + 1, len(ordered) - 1)]
     return ordered[place] + (above - ordered[place]) * quarters / 4

@@ -12,7 +12,7 @@ _LARGEST = 1 << 40
 
 
 def parse_size(text: object) -> int:
-    """`8`, `64K`, `1M`, `2G` in bytes; K, M and G are powers of 1024. ValueError says what is wrong."""
+    """Parse `8`, `64K`, `1M`, `2G` to bytes; K, M and G are powers of 1024. Raises ValueError."""
     match = _SIZE.fullmatch(text) if isinstance(text, str) else None
     if not match:
         raise ValueError(f"{show(text)} is not a size (like 8, 64K or 1M)")
@@ -23,9 +23,9 @@ def parse_size(text: object) -> int:
 
 
 def parse_sizes(value: object) -> tuple[int, ...]:
-    """`8..64M` doubles from 8 to 64 x 1024^2 bytes, both ends in; a list is taken as it is; one size is one size.
+    """Parse a size, a list of sizes, or a range: `8..64M` doubles from 8 to 64 x 1024^2 bytes, both ends included.
 
-    ValueError says what is wrong.
+    Raises ValueError.
     """
     if isinstance(value, str):
         return _doubling(value) if ".." in value else (parse_size(value),)
@@ -56,7 +56,7 @@ def _doubling(text: str) -> tuple[int, ...]:
 
 
 def show_size(size: int) -> str:
-    """The shortest exact way to write a size: 1048576 is `1M`, 1000 is `1000`."""
+    """Format a size exactly and as short as possible: 1048576 is `1M`, 1000 is `1000`."""
     for unit in ("G", "M", "K"):
         if size and size % _UNITS[unit] == 0:
             return f"{size // _UNITS[unit]}{unit}"

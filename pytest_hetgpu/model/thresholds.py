@@ -1,4 +1,4 @@
-"""The nouns of speed: what the matrix expects of a cell, and what each of a run's points is held against. Pure.
+"""Performance references of the matrix, and thresholds of a run's points. Pure.
 
 A share is written 0.1 for 10 %; bandwidths are in GB/s (1e9 B/s), latencies in us, sizes in bytes.
 """
@@ -9,18 +9,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 TOLERANCE = 0.1
-"""What a number may be worse than it is expected to be, where the matrix says nothing else."""
+"""Default share by which a number may be worse than expected."""
 BANDWIDTHS = ("busbw", "algbw")
 SPEEDS = ("fabric", "wire")
-"""What a fraction may be of besides another cell."""
+"""Bases of a fraction besides another cell."""
 
 
 @dataclass(frozen=True, slots=True)
 class PerformanceReference:
-    """What the matrix expects of a cell's speed; `origin` is where it stands, `FILE:LINE`.
+    """An expected performance of a cell. It has either `numbers` or a `fraction` of another performance.
 
-    Either `numbers` of a `metric` by size (0: every size), or a `fraction` of something's speed: `of` is one of
-    `SPEEDS`, or `cell` for the cell of this matrix whose id is `cell`. It concerns sizes from `min_size` on.
+    Attributes:
+        origin: position in the matrix as `FILE:LINE`.
+        numbers: values of `metric` by size (0: every size).
+        of: base of the fraction: one of `SPEEDS`, or `cell`.
+        cell: id of the cell of this matrix that is the base.
+        min_size: smallest size that it applies to.
+
     """
 
     origin: str
@@ -35,11 +40,17 @@ class PerformanceReference:
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """What the times of one point are held against: `seconds` of one operation, one number or several measured ones.
+    """The limit for the times of one point.
 
-    They may be worse by `tolerance`: less bandwidth, more latency, as the `metric` says that it is told in. `source`
-    says where it comes from, `tool` which program measured it, with its version, where that is not ours. Without
-    seconds nothing can be told, for the reason `lacks`; a run that is `owed` the comparison has not passed then.
+    Attributes:
+        metric: metric for the report.
+        source: origin of the limit.
+        seconds: time of one operation: one number, or several measured ones.
+        tolerance: accepted deterioration: less bandwidth, or more latency, as `metric` is.
+        lacks: reason why there are no seconds; the comparison is impossible then.
+        owed: without the comparison the run has not passed.
+        tool: program, with version, that measured the seconds, if it is not ours.
+
     """
 
     metric: str
@@ -51,7 +62,7 @@ class Threshold:
     tool: str = ""
 
     def worst(self, seconds: float) -> float:
-        """The longest time that is still within the tolerance of `seconds`."""
+        """Return the longest time that is still within the tolerance of `seconds`."""
         if self.metric in BANDWIDTHS:
             return seconds / (1 - self.tolerance)
         return seconds * (1 + self.tolerance)

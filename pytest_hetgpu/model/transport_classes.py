@@ -1,4 +1,4 @@
-"""What carries data between ranks: paths, classes of transports, and the class that each path is owed.
+"""Classes of transports, paths between ranks, and the class that each path requires.
 
 A transport of the matrix is a list of members (`tls: [rc, tcp, self]`), each of one class. The best class of the list
 that fits a path must carry the data there. Device copies and a rank's own loopback never count as a carrier.
@@ -14,21 +14,21 @@ from typing import NamedTuple
 ON_HOST, OFF_HOST = "on-host", "off-host"
 PATHS = (ON_HOST, OFF_HOST)
 UNKNOWN = "unknown"
-"""The path of connections of which a log does not say whether they leave a host."""
+"""Path of connections in a log that does not show whether they leave a host."""
 
 RDMA, SHARED_MEMORY, TCP = "RDMA", "shared memory", "tcp"
 NO_CARRIER = "no carrier"
-"""The class of device copies and of a rank's loopback: they move data, and none of it between ranks."""
+"""Class of device copies and of a rank's loopback: they move no data between ranks."""
 ANY = "any"
-"""The class of a group with members of several classes: it asks for no class in particular."""
+"""Class of a group with members of several classes: it requires none of them."""
 
 _BEST_FIRST = {ON_HOST: (SHARED_MEMORY, RDMA, TCP), OFF_HOST: (RDMA, TCP)}
 
 
 class Connection(NamedTuple):
-    """A kind of connection between ranks that a log shows: its path, and the components that carry its data.
+    """A kind of connection between ranks in a log: its path, and the components that carry its data.
 
-    `unsure` are those of them that may carry short messages alone.
+    `unsure` lists components that may carry short messages only.
     """
 
     path: str
@@ -37,7 +37,7 @@ class Connection(NamedTuple):
 
 
 class TransportMember(NamedTuple):
-    """One entry of a transport's list: its name there, its class ("" for not known), globs of its components."""
+    """One entry of a transport's list: its name there, its class ("" if not known), globs of its components."""
 
     name: str
     kind: str
@@ -67,7 +67,7 @@ class RequiredClass:
 
 
 def required_class(members: Sequence[TransportMember], path: str) -> RequiredClass | None:
-    """Return the duty of a list on a path; None if no class of the list fits it, or the list asks for no class."""
+    """Return the class that a list requires on a path; None if no class fits the path, or the list has no class."""
     if any(member.kind == ANY for member in members):
         return None
     asked = tuple(member.name for member in members if member.kind != NO_CARRIER)
@@ -92,7 +92,7 @@ def by_path(connections: Iterable[Connection]) -> dict[str, tuple[str, ...]]:
 
 
 def describe_carriers(carried: Mapping[str, Sequence[str]]) -> str:
-    """Return what carried the data in one line: `ucx/posix + ucx/cma (on-host), ucx/tcp (off-host)`."""
+    """Describe the carriers of data in one line: `ucx/posix + ucx/cma (on-host), ucx/tcp (off-host)`."""
     return ", ".join(f"{' + '.join(names)} ({_of(path)})" for path, names in carried.items())
 
 

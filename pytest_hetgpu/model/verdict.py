@@ -1,4 +1,4 @@
-"""Kinds of outcome, and the verdict of a kind against what was expected."""
+"""Kinds of outcome, and verdicts against the expectation."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import enum
 
 
 class Kind(str, enum.Enum):
-    """What became of a scenario, worst last: of several findings the worst is the outcome."""
+    """The kind of an outcome, worst last. The worst of several findings is the outcome."""
 
     PASSED = "passed"
     SKIPPED = "skipped"
@@ -34,7 +34,7 @@ _SEVERITY = {kind: place for place, kind in enumerate(Kind)}
 
 
 class Verdict(str, enum.Enum):
-    """A kind held against what was expected of the scenario."""
+    """The comparison of a kind with the scenario's expectation."""
 
     OK = "ok"
     KNOWN = "known"

@@ -13,7 +13,7 @@ from pytest_hetgpu.model.transport_classes import OFF_HOST, ON_HOST, UNKNOWN, Co
 def paths(nodes: Sequence[Node]) -> tuple[str, ...]:
     """Return the paths between the ranks of these nodes.
 
-    MPI libraries know a host by its name and its memory, so a container or a pod is a host of its own.
+    MPI libraries identify a host by its name and its memory. So a container or a pod counts as a host of its own.
     """
     ranks: Counter[object] = Counter()
     for node in nodes:
@@ -22,11 +22,11 @@ def paths(nodes: Sequence[Node]) -> tuple[str, ...]:
     return (*(ON_HOST,) * any(count > 1 for count in taken), *(OFF_HOST,) * (len(taken) > 1))
 
 
-def placed(connections: Iterable[Connection], nodes: Sequence[Node]) -> tuple[Connection, ...]:
-    """Return the connections with what the job itself says of their paths.
+def with_paths(connections: Iterable[Connection], nodes: Sequence[Node]) -> tuple[Connection, ...]:
+    """Return the connections with the paths that the job itself determines.
 
-    A job with one kind of path settles it, whatever the log says. Containers that share a machine look to some
-    libraries like one host and to others like two, so there the log settles nothing.
+    A job with one kind of path determines it, independent of the log. Some libraries take containers of one machine for
+    one host, others for two. The path of such connections stays unknown.
     """
     possible = paths(nodes)
     if len(possible) == 1:
@@ -45,6 +45,6 @@ def _enclosed(node: Node) -> bool:
 
 
 def _share(nodes: Sequence[Node]) -> bool:
-    """Return whether containers share a host; which pods do is not known before they run."""
+    """Return whether containers share a host. Pods are placed only when they run, so they do not count."""
     hosts = Counter(node.host for node in nodes if node.container is not None)
     return any(count > 1 for count in hosts.values())

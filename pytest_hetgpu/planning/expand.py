@@ -1,4 +1,4 @@
-"""Multiplies a matrix into scenarios: deterministic order, unique ids, every rule used."""
+"""Expansion of a matrix into scenarios: deterministic order, unique ids, every rule used."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Cells = dict[Cell, Exclusion | None]
 
 
 def expand(document: Document) -> list[Scenario]:
-    """Every cell of the matrix in file order, excluded ones among them.
+    """Expand a matrix into its cells in file order, excluded ones included.
 
     Raises MatrixError: two cells of one id, a rule that matches nothing, values that disagree, nothing left to run.
     """
@@ -45,7 +45,7 @@ def expand(document: Document) -> list[Scenario]:
 
 
 def cell_id(values: Sequence[str]) -> str:
-    """The values' names joined; a very long one is cut and ends in a hash, as it names a folder too."""
+    """Join the values' names. A very long id is cut and ends in a hash, as it names a folder too."""
     name = "-".join(values)
     if len(name) <= LONGEST_ID:
         return name
@@ -53,7 +53,7 @@ def cell_id(values: Sequence[str]) -> str:
 
 
 def _cells(document: Document, complaints: Complaints) -> Cells:
-    """Every cell with its exclusion; includes are applied after excludes, so an include is an exception to them."""
+    """Return every cell with its exclusion. Includes apply after excludes, so an include is an exception to them."""
     axes = [[value.name for value in axis.values] for axis in document.axes]
     cells: Cells = dict.fromkeys(itertools.product(*axes))
     for rule in document.exclude:
@@ -74,12 +74,12 @@ def _cells(document: Document, complaints: Complaints) -> Cells:
 
 
 def _combinations(document: Document, rule: Rule) -> Iterator[Cell]:
-    """Every combination of values that a rule names, whether or not it is a cell."""
+    """Return every combination of values that a rule names, whether or not it is a cell."""
     return itertools.product(*(rule.where.get(axis.name) or document.names(axis.name) for axis in document.axes))
 
 
 def _expectations(document: Document, cells: Cells, complaints: Complaints) -> Mapping[Cell, tuple[Expectation, ...]]:
-    """The expectations of each cell that has any, in file order."""
+    """Return the expectations of each cell that has any, in file order."""
     found: dict[Cell, tuple[Expectation, ...]] = {}
     for rule in document.expect:
         hits = [cell for cell in _combinations(document, rule) if cell in cells and cells[cell] is None]
@@ -91,7 +91,7 @@ def _expectations(document: Document, cells: Cells, complaints: Complaints) -> M
 
 
 def _ids(document: Document, cells: Cells, complaints: Complaints) -> Mapping[str, Cell]:
-    """Each cell by its id."""
+    """Return each cell by its id."""
     ids: dict[str, Cell] = {}
     clashes: dict[tuple[Cell, Cell], str] = {}
     for cell in cells:

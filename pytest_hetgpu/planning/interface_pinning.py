@@ -10,7 +10,7 @@ from pytest_hetgpu.model.job import Node
 
 
 def requested(settings: CellSettings, node: Node) -> InterfaceChoice | None:
-    """The interface of a node, if the matrix does not set the variable or parameter for it itself."""
+    """Return the interface of a node, unless the matrix itself sets the variable or parameter for it."""
     pin, rival, options, hardware = (
         settings.transport.interface_setting,
         settings.transport.exclusion_setting,
@@ -32,7 +32,7 @@ def _value_of(name: str, env: Mapping[str, str], mca: Mapping[str, str]) -> str 
 
 
 def interface(settings: CellSettings, node: Node) -> InterfaceChoice | None:
-    """The interface that its transport ends up with on a node; None if it needs none."""
+    """Return the interface that the transport finally uses on a node; None if it needs none."""
     transport, given = settings.transport, {*settings.options.env, *settings.options.mca}
     pinned, matrix = transport.interface(node), node.interface
     decided = {transport.interface_setting, transport.exclusion_setting}
@@ -40,7 +40,7 @@ def interface(settings: CellSettings, node: Node) -> InterfaceChoice | None:
 
 
 def merged_mca(settings: CellSettings, *layers: Mapping[str, str]) -> dict[str, str]:
-    """MCA parameters, the later first; of those that exclude each other the last one stays."""
+    """Merge MCA parameters, later layers first. The last one of mutually exclusive parameters stays."""
     either = (
         {settings.transport.interface_setting, settings.transport.exclusion_setting}
         if settings.transport.exclusion_setting

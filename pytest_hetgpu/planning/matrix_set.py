@@ -30,9 +30,9 @@ from pytest_hetgpu.planning.plan import plan
 
 
 def find_matrix(path: Path, root: Path) -> Path:
-    """The file that was meant: as given, below pytest's root, or a packaged matrix by its name (or `matrices/NAME`).
+    """Find a matrix file: as given, below pytest's root, or a packaged matrix by name (or `matrices/NAME`).
 
-    UsageError says where it was looked for, and what is there.
+    Raises UsageError with the searched places and the files there.
     """
     home = packaged("matrices")
     places = [path, root / path]
@@ -48,7 +48,7 @@ def find_matrix(path: Path, root: Path) -> Path:
 
 
 def _matrices(folder: Path) -> list[str]:
-    """Names of what may be a matrix; `NAME.hosts.yaml` is an inventory."""
+    """Return names of files that may be a matrix; `NAME.hosts.yaml` is an inventory."""
     try:
         found = [path for path in folder.iterdir() if path.suffix in (".yaml", ".yml")]
         return [path.name for path in found if Path(path.stem).suffix != ".hosts"]
@@ -58,7 +58,7 @@ def _matrices(folder: Path) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class RunInputs:
-    """What a run has besides its matrices: its inventory (a file or `KIND:PATH`), and files of known failures."""
+    """The inputs of a run besides its matrices: the inventory (a file or `KIND:PATH`) and files of known failures."""
 
     inventory: str | Path | None = None
     known_failures: tuple[Path, ...] = ()
@@ -88,7 +88,7 @@ class MatrixSet:
         environ: Mapping[str, str],
         inputs: RunInputs = RunInputs(),
     ) -> MatrixSet:
-        """Reads and expands every file. MatrixError collects the complaints of all of them."""
+        """Read and expand every file. Raises MatrixError with the errors of all of them."""
         if wrong := troubles():
             raise UsageError("\n".join(wrong))
         if inputs.known_failures:
@@ -122,7 +122,7 @@ class MatrixSet:
         )
 
     def select(self, wanted: Sequence[str]) -> tuple[Scenario, ...]:
-        """The scenarios of these ids (or labels), all when none is asked for. UsageError for an unknown id."""
+        """Return the scenarios of these ids or labels, all without any. Raises UsageError for an unknown id."""
         if not wanted:
             return self.scenarios
         names = {name for scenario in self.scenarios for name in (scenario.id, scenario.label)}
@@ -134,7 +134,7 @@ class MatrixSet:
         return tuple(s for s in self.scenarios if s.id in wanted or s.label in wanted)
 
     def settings(self) -> Iterator[object]:
-        """Settings in which secrets may stand, as plain data: of hardware, axis values, image builds, the inventory."""
+        """Yield settings that may contain secrets, as plain data: hardware, axis values, image builds, inventory."""
         for document in self.documents.values():
             for hardware in document.hardware.values():
                 yield from (dict(hardware.env), dict(hardware.build_args))
@@ -143,7 +143,7 @@ class MatrixSet:
         yield from self.inventory.settings()
 
     def words(self, taken: Collection[str]) -> Iterator[str]:
-        """What cells are known by: values of axes, platforms, families. UsageError for one that is `taken`."""
+        """Yield the keywords of cells: values of axes, platforms, families. Raises UsageError if one is `taken`."""
         for family in ("hardware", "transports", "workloads"):
             yield from names(family)
         for document in self.documents.values():
@@ -154,12 +154,12 @@ class MatrixSet:
             yield from document.words()
 
     def images(self) -> Iterator[tuple[str, Image]]:
-        """The image of each kind of hardware that runs in one, by `MATRIX.HARDWARE`."""
+        """Yield the image of each kind of hardware that runs in one, by `MATRIX.HARDWARE`."""
         for matrix, images in self._images.items():
             yield from ((f"{matrix}.{name}", image) for name, image in images.items())
 
     def stack_names(self) -> tuple[str, ...]:
-        """Stacks of this machine that cells may need."""
+        """Return the stacks of this machine that cells may need."""
         kinds = [kind for document in self.documents.values() for kind in document.hardware.values()]
         if all(kind.runtime != "local" for kind in kinds):
             return ()
@@ -168,13 +168,13 @@ class MatrixSet:
         return tuple(dict.fromkeys((*(kind.stack for kind in kinds if kind.runtime == "local"), *chosen)))
 
     def position(self, matrix: str, label: str) -> int:
-        """A cell's place in the order of the matrices."""
+        """Return a cell's position in the order of the matrices."""
         if not self._places:
             self._places.update({(s.matrix, s.label): place for place, s in enumerate(self.scenarios)})
         return self._places[matrix, label]
 
     def scenario(self, job: Job) -> Scenario:
-        """The scenario that a job is of."""
+        """Return the scenario of a job."""
         return self.scenarios[self.position(job.matrix, job.label)]
 
     def job(
@@ -185,10 +185,10 @@ class MatrixSet:
         even_if_absent: bool = False,
         verbose: bool = False,
     ) -> Job:
-        """What a scenario starts. NotHere where the site lacks something; a plan may be made without the stack.
+        """Plan the job of a scenario. Raises NotHere if the site lacks something.
 
-        `discovered` is what the nodes of a placement were found to be once they were there. A `verbose` job logs what
-        maintainers ask for.
+        `discovered` holds the facts of provisioned nodes. With `even_if_absent` a plan is made without the stack. A
+        `verbose` job logs the debug output that maintainers require.
         """
         document = self.documents[scenario.matrix]
         wanted = document.settings(scenario.values)
@@ -199,14 +199,14 @@ class MatrixSet:
             if isinstance(found, NotHere) and not even_if_absent:
                 raise found
             stacks[name] = family_of(name).placeholder(name) if isinstance(found, NotHere) else found
-        # What is installed here is what nodes have that share its file systems.
+        # The nodes share the file systems of this machine, so they have its stacks.
         for name in {kind.stack for kind in kinds if runtime_of(kind.runtime).shares_files} - set(stacks):
             shared = self.stack(name)
             stacks |= {name: shared} if isinstance(shared, Stack) else {}
         return plan(document, scenario, replace(self._site(document, stacks, discovered or {}), verbose=verbose))
 
     def stack(self, name: str) -> Stack | NotHere:
-        """The stack of that name on this machine, or why it is not; looked for once."""
+        """Return the stack of that name on this machine, or the error why it is absent. The result is cached."""
         if name not in self._stacks:
             try:
                 given = self.inventory.stacks.get(name)
@@ -244,7 +244,7 @@ class MatrixSet:
 
 
 def _images(document: Document, found: Inventory, root: Path) -> dict[str, Image]:
-    """The image of each kind of hardware that runs in one. MatrixError where a folder is meant that is not there."""
+    """Return the image of each kind of hardware that runs in one. Raises MatrixError if a folder does not exist."""
     places = (Path(document.file).parent, root, packaged("containers").parent)
     images, complaints = {}, []
     for name, kind in document.hardware.items():
@@ -274,10 +274,10 @@ def _labelled(expanded: Sequence[tuple[Document, list[Scenario]]]) -> Iterable[S
 
 
 def _prefixes(environ: Mapping[str, str], root: Path) -> tuple[Path, ...]:
-    """Folders that hold a virtual environment a stack, named like it."""
+    """Return folders with one virtual environment per stack, each with the stack's name."""
     given = [part for part in environ.get("HETGPU_STACKS", "").split(os.pathsep) if part]
     cache = environ.get("XDG_CACHE_HOME") or "~/.cache"
-    # pytest takes the folder of a matrix elsewhere for its root; the stacks of where one stands are meant all the same.
+    # For a matrix elsewhere pytest's root is its folder, but the stacks of the current folder are meant.
     places = dict.fromkeys((*given, str(root / ".stacks"), str(Path.cwd() / ".stacks"), f"{cache}/hetgpu/stacks"))
     homes = (os.path.expanduser(place) for place in places)  # noqa: PTH111 - a container's user may have no home
     return tuple(Path(home).absolute() for home in homes)

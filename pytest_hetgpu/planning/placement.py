@@ -1,4 +1,4 @@
-"""Binds a placement to hosts: who each node is, what the others call it, which MPI it has, what its container gets."""
+"""Binding of a placement to hosts: each node's host, name, MPI and container options. Pure."""
 
 from __future__ import annotations
 
@@ -16,17 +16,23 @@ from pytest_hetgpu.model.interfaces import InterfaceChoice, Network, choose_inte
 from pytest_hetgpu.model.job import ContainerOptions, Hardware, Image, Node, Stack
 
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*")
-# What engines call the interface of a container on a network of its own.
+# Name of a container's interface on a Docker network, and of a pod's first interface on Kubernetes.
 CONTAINER_NETDEV = "eth0"
 
 
 @dataclass(frozen=True, slots=True)
 class DiscoveredNode:
-    """What a node was seen to be once it was there; before that, what a plan shows.
+    """The facts of a provisioned node; before that, placeholders for a plan.
 
-    `folder` is our private folder on it, `root` whether commands run as root there; `netdev`, `hca` and `gid_index` are
-    the ones found where the matrix leaves them open; `prefix` is that of its MPI without links in it. `host` is the one
-    that a scheduler chose. `interface` is that of its TCP, with the reason; `bridges` names those of the node.
+    Attributes:
+        folder: our private folder on the node.
+        root: commands run as root.
+        netdev: discovered interface if the matrix names none; `hca` and `gid_index` likewise.
+        prefix: prefix of its MPI with links resolved.
+        host: host that a scheduler chose.
+        interface: interface of its TCP, with the reason.
+        bridges: names of its bridges.
+
     """
 
     folder: str = "/tmp/hetgpu"  # noqa: S108 - a name to show; the folder is made with a random one
@@ -42,10 +48,17 @@ class DiscoveredNode:
 
 @dataclass(frozen=True, slots=True)
 class SiteFacts:
-    """Facts about where jobs run: `programs` is the folder of rank programs, `cores` and `network` are this machine's.
+    """Facts about the machines that jobs run on.
 
-    `stacks` are this machine's, `images` those of the matrix by name of hardware, `seen` is by node. The transports of
-    `verbose` jobs log what maintainers ask for.
+    Attributes:
+        stacks: stacks of this machine.
+        programs: folder of rank programs.
+        cores: number of cores of this machine.
+        images: images of the matrix by name of hardware.
+        discovered: facts of provisioned nodes by index.
+        verbose: transports log the debug output that maintainers require.
+        network: interfaces of this machine.
+
     """
 
     stacks: Mapping[str, Stack]
@@ -61,7 +74,7 @@ class SiteFacts:
 
 
 def bind(document: Document, settings: CellSettings, site: SiteFacts) -> tuple[tuple[Node, ...], tuple[Host, ...]]:
-    """Every node with its host; a launcher without ranks is the last. NotHere where the site lacks one."""
+    """Bind every node to a host; a launcher without ranks is the last. Raises NotHere if the site lacks a host."""
     kinds = tuple(site.inventory.site(document.hardware[name]) for name in settings.hardware)
     ranks = [settings.options.ranks_per_node] * len(settings.nodes) + [0] * bool(settings.launch_from)
     kinds = tuple(runtime_of(kind.runtime).in_placement(kinds, ranks, bind) for bind, kind in enumerate(kinds))
@@ -91,14 +104,14 @@ def bind(document: Document, settings: CellSettings, site: SiteFacts) -> tuple[t
 
 
 def address(node: Node) -> str:
-    """Where the others reach a node: by its name on a network of the placement's own, else by its host's address."""
+    """Return a node's address for the other nodes: its name on a user network, else its host's address."""
     if node.container and node.container.network == "user":
         return node.name
     return "127.0.0.1" if node.host == "localhost" else node.host.strip("[]")
 
 
 def _network(kinds: Sequence[Hardware], hosts: Sequence[Host]) -> str:
-    """A network of the placement's own is possible where all nodes are containers of one engine."""
+    """Return the container network: `user` is possible if all nodes are containers of one engine."""
     containers = [kind for kind in kinds if runtime_of(kind.runtime).uses_containers]
     wanted = {kind.container.network for kind in containers}
     one_engine = len(containers) == len(kinds) and len({host.reach.engine for host in hosts}) == 1
@@ -108,9 +121,9 @@ def _network(kinds: Sequence[Hardware], hosts: Sequence[Host]) -> str:
 
 
 def _check_reachable(kinds: Sequence[Hardware], hosts: Sequence[Host]) -> None:
-    """Nodes elsewhere cannot reach one that is only known as localhost."""
-    local = next((bind for bind, host in enumerate(hosts) if host.address in HERE), None)
-    other = next((bind for bind, host in enumerate(hosts) if host.address not in HERE), None)
+    """Raise NotHere if a node is only known as localhost and another node is elsewhere."""
+    local = next((index for index, host in enumerate(hosts) if host.address in HERE), None)
+    other = next((index for index, host in enumerate(hosts) if host.address not in HERE), None)
     if local is not None and other is not None:
         raise NotHere(
             f"node {local} ({kinds[local].name}) is on {hosts[local].address}, where node {other} ({kinds[other].name} "
@@ -119,9 +132,9 @@ def _check_reachable(kinds: Sequence[Hardware], hosts: Sequence[Host]) -> None:
 
 
 def _names(kinds: Sequence[Hardware], hosts: Sequence[Host], launch_index: int) -> list[str]:
-    """What mpirun is told: `nodeI`, the host name of containers; other hosts by their address where that is plain.
+    """Return the nodes' names for mpirun: `nodeI` for containers, a plain address for other hosts.
 
-    The node that mpirun itself is on must know its own name: a host that is no container knows itself as localhost.
+    The node of mpirun itself must resolve its own name. A host that is no container resolves localhost.
     """
     if all(kind.runtime == "local" for kind in kinds):
         return [host.address for host in hosts]
@@ -130,7 +143,7 @@ def _names(kinds: Sequence[Hardware], hosts: Sequence[Host], launch_index: int) 
     for index, (kind, host) in enumerate(zip(kinds, hosts, strict=True)):
         plain = _PLAIN.fullmatch(host.address) and many[host.address] == 1 and host.address not in HERE
         runtime = runtime_of(kind.runtime)
-        given = runtime.uses_containers or runtime.schedules  # names of ours
+        given = runtime.uses_containers or runtime.schedules  # we choose their names
         if not runtime.uses_containers and index == launch_index:
             names.append("localhost")
         else:
@@ -139,7 +152,7 @@ def _names(kinds: Sequence[Hardware], hosts: Sequence[Host], launch_index: int) 
 
 
 def _own_netdev(container: ContainerOptions | None, hosts: Sequence[Host]) -> str:
-    """The interface that is known without looking: a container network's, or loopback where all share one host."""
+    """Return the interface that is known without inspection: a container network's, or loopback on one host."""
     if container and container.network == "user":
         return CONTAINER_NETDEV
     return "lo" if len(hosts) > 1 and len({host.address for host in hosts}) == 1 else ""
@@ -148,7 +161,7 @@ def _own_netdev(container: ContainerOptions | None, hosts: Sequence[Host]) -> st
 def _interface(
     kind: Hardware, container: ContainerOptions | None, discovered: DiscoveredNode | None, network: Network | None
 ) -> InterfaceChoice:
-    """The interface of a node's TCP, and whether it is a bridge, as far as the node was seen."""
+    """Return the interface of a node's TCP, and whether it is a bridge, as far as the node was inspected."""
     chosen = _choose(kind, container, discovered, network)
     here = network.interfaces if network and kind.runtime == "local" else ()
     bridges = discovered.bridges if discovered else tuple(one.name for one in here if one.kind == "bridge")
@@ -158,7 +171,7 @@ def _interface(
 def _choose(
     kind: Hardware, container: ContainerOptions | None, discovered: DiscoveredNode | None, network: Network | None
 ) -> InterfaceChoice:
-    """The interface that the fabric names, the one that is known by its runtime, or what was seen."""
+    """Return the interface of the fabric, of the runtime, or of the inspection, in this order."""
     if kind.fabric.netdev:
         return InterfaceChoice(kind.fabric.netdev, f"the fabric of {kind.name} names it")
     if container and container.network == "user":
@@ -177,7 +190,7 @@ def _unnamed(choice: InterfaceChoice) -> InterfaceChoice:
 
 
 def _with_discovered(kind: Hardware, netdev: str, discovered: DiscoveredNode | None) -> Hardware:
-    """The kind with what its fabric leaves open filled in."""
+    """Return the kind of hardware with the open settings of its fabric filled in."""
     fabric = kind.fabric
     if kind.runtime == "local" and not discovered:
         return kind

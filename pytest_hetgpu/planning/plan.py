@@ -1,4 +1,4 @@
-"""Scenario to Job: what exactly will be started. Pure: facts about the site come in, nothing is looked up."""
+"""Scenario to Job: the exact processes to start. Pure: facts about the site are arguments."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from pytest_hetgpu.planning.placement import DiscoveredNode, SiteFacts, address,
 
 
 def plan(document: Document, scenario: Scenario, site: SiteFacts) -> Job:
-    """The job of a scenario. Raises NotHere where the site, the stack or the number of ranks does not allow it."""
+    """Plan the job of a scenario. Raises NotHere if the site, the stack or the number of ranks does not allow it."""
     settings = document.settings(scenario.values)
     options = settings.options
     all_nodes, hosts = bind(document, settings, site)
@@ -67,7 +67,7 @@ def _launch_request(
         return LaunchRequest(launch_node.stack, contexts, mca, site.root, site.cores, programs=site.programs)
     discovered = site.discovered.get(launch_node.index, DiscoveredNode())
     others = any(node is not launch_node for node in all_nodes)
-    # Daemons do not talk over loopback, even where ranks may.
+    # Daemons cannot use loopback, even if ranks can.
     devices = {node.hardware.fabric.netdev for node in all_nodes} - {"lo"}
     prefixes = {node.stack.prefix for node in all_nodes if node is not launch_node and node.stack}
     return LaunchRequest(
@@ -84,9 +84,9 @@ def _launch_request(
 
 
 def _workload(scenario: Scenario, settings: CellSettings) -> Workload:
-    """The workload by what its ranks call: torch.distributed where transport or workload say so, or it knows no other.
+    """Return the workload with its backend: torch.distributed if the transport, the matrix or the workload requires it.
 
-    NotHere where the two name different backends.
+    Raises NotHere if the two name different backends.
     """
     work, own = settings.workload, settings.transport.backend
     if work.external(1):
@@ -99,14 +99,16 @@ def _workload(scenario: Scenario, settings: CellSettings) -> Workload:
         )
     backend = wanted or own or work.backend
     if backend and not work.torch:
-        raise NotHere(
-            f"{scenario.value('workload')} calls MPI itself, and has no form in torch.distributed ({backend})"
-        )
+        name = scenario.value("workload")
+        raise NotHere(f"{name} calls MPI itself, and has no form in torch.distributed ({backend})")
     return work.with_backend(backend)
 
 
 def _rendezvous(scenario: Scenario, nodes: Sequence[Node]) -> Rendezvous:
-    """The first node, by a name that all nodes know; the port is the cell's own, below those that systems deal out."""
+    """Return the rendezvous: the first node by a name that all nodes resolve.
+
+    The port is the cell's own, below the range of ephemeral ports.
+    """
     first = nodes[0]
     here = all(node.hardware.runtime == "local" for node in nodes) or len(nodes) == 1
     address = "127.0.0.1" if here else first.host if first.name in HERE else first.name
@@ -114,9 +116,9 @@ def _rendezvous(scenario: Scenario, nodes: Sequence[Node]) -> Rendezvous:
 
 
 def _torch_variables(nodes: Sequence[Node], launcher: Launcher, meeting: Rendezvous) -> dict[int, dict[str, str]]:
-    """Return what ranks of torch.distributed need beside the transport's settings, by node.
+    """Return the variables of ranks of torch.distributed besides the transport's settings, by node.
 
-    Without a number of threads each rank computes on all cores of its host, in the way of its neighbours.
+    Without OMP_NUM_THREADS each rank would use all cores of its host and slow down its neighbours.
     """
     each = {"OMP_NUM_THREADS": "1", **launcher.environment(meeting)}
     own = launcher.per_node and len(nodes) > 1
@@ -130,7 +132,7 @@ def _is_multi_host(nodes: Sequence[Node]) -> bool:
 def _check_suitable(
     scenario: Scenario, settings: CellSettings, nodes: Sequence[Node], launcher: Launcher, work: Workload
 ) -> None:
-    """Raises NotHere where workload, transport or launcher cannot do what the cell asks for."""
+    """Raise NotHere if workload, transport or launcher cannot run the cell."""
     stacks = dict.fromkeys(node.stack for node in nodes if node.stack)
     mca = {*settings.options.mca, *(name for node in nodes for name in node.hardware.mca)}
     reasons = {
@@ -146,13 +148,13 @@ def _check_suitable(
 
 
 def _unreachable(settings: CellSettings, nodes: Sequence[Node]) -> str | None:
-    """Why the transport cannot connect the ranks of a node, None if it can on all."""
+    """Return why the transport cannot connect the ranks of a node, None if it can on all."""
     reasons = (settings.transport.unreachable(node, node.stack) for node in nodes if node.stack)
     return next(filter(None, reasons), None)
 
 
 def _lacking(work: Workload, nodes: Sequence[Node]) -> str | None:
-    """Why the nodes cannot run it, for want of accelerators or of PyTorch; None where they can."""
+    """Return why nodes cannot run the workload: no accelerator or no PyTorch; None if they can."""
     plain = next((node.hardware.name for node in nodes if node.hardware.accelerator.platform == "cpu"), None)
     if plain and not work.external(1) and _memory(work) in ON_DEVICE:
         return f"needs an accelerator on every node, hardware {plain} is platform cpu"
@@ -169,10 +171,10 @@ def _memory(work: Workload) -> str:
 
 
 def _launch_node(nodes: Sequence[Node], control: Node | None) -> Node:
-    """The node that starts the job.
+    """Return the node that starts the job.
 
-    Of one machine's stacks only those of one major version understand each other's daemons, and a wrong pair runs in
-    silence; across hosts the pair is tried, for that may be the question.
+    On one machine, daemons of different major versions do not understand each other, and such a job fails silently. So
+    NotHere is raised. Across hosts the pair is tried, as it may be the subject of the test.
     """
     stacks = list(dict.fromkeys(node.stack for node in nodes if node.stack))
     if not _is_multi_host(nodes):
@@ -194,7 +196,7 @@ def _requirements(
 ) -> Requirements:
     stack = nodes[0].stack
     assert stack
-    # One node without Large BAR is enough for the bugs it brings: an expectation asks whether any node has it.
+    # One node without Large BAR suffices for its bugs, so an expectation matches if any node has the capability.
     present = frozenset().union(*(_capabilities(node, host) for node, host in zip(nodes, hosts, strict=True)))
     ranks = sum(node.ranks for node in nodes)
     foreign = work.external(ranks)
@@ -218,7 +220,7 @@ def _requirements(
 
 
 def _with_thresholds(scenario: Scenario, demand: Requirements, nodes: Sequence[Node]) -> Requirements:
-    """With what the matrix itself says of its speed; what another cell gives must be measured first."""
+    """Add the thresholds of the matrix itself. Thresholds from other cells must be measured first."""
     return replace(demand, limits=references.from_matrix(scenario.references, demand, nodes))
 
 
@@ -269,7 +271,7 @@ def _contexts(
     work: Workload,
     ours: Mapping[int, Mapping[str, str]],
 ) -> tuple[list[RankContext], dict[str, str]]:
-    """A context for each run of nodes that share host and environment; MCA parameters that all share go before."""
+    """Return a context per run of nodes that share host and environment, and the MCA parameters that all share."""
     stacks = [node.stack for node in nodes if node.stack]
     folders = [_programs(node, nodes, site) for node in nodes]
     argv = [
@@ -295,7 +297,7 @@ def _contexts(
         for n, r in zip(nodes, rendered, strict=True)
     ]
     shared = {name: value for name, value in mca[0].items() if all(other.get(name) == value for other in mca)}
-    # A parameter on the command line of one context would hold for the others too; in its environment it does not.
+    # A parameter on the command line of one context would apply to all contexts. Its environment is its own.
     own = [{f"OMPI_MCA_{name}": value for name, value in each.items() if name not in shared} for each in mca]
     described = [
         (node.name, tokens, {**mine, **variables}, node.hardware.settings, node.ranks)
@@ -306,9 +308,9 @@ def _contexts(
 
 
 def _gid_command(node: Node, stack: Stack, folder: str, site: SiteFacts) -> tuple[str, ...]:
-    """Return the words before a program on a node that was not inspected yet, if its fabric needs a GID index.
+    """Return the tokens before a program on a node that was not inspected, if its fabric needs a GID index.
 
-    A run knows the index once it has seen the node; what is pasted, or started by others, finds it there.
+    A run determines the index when it inspects the node. A pasted command finds the index on the node itself.
     """
     fabric = node.hardware.fabric
     if node.hardware.runtime == "local" or node.index in site.discovered or not gid_needed(fabric):
@@ -317,7 +319,7 @@ def _gid_command(node: Node, stack: Stack, folder: str, site: SiteFacts) -> tupl
 
 
 def _fill_placeholders(tokens: Sequence[str], node: Node, nodes: Sequence[Node]) -> tuple[str, ...]:
-    """Replace what stands in a command for facts of a node, or of the first one."""
+    """Replace placeholders in a command by facts of a node, or of the first node."""
     platform = node.hardware.accelerator.platform
     facts = {
         "{platform}": platform,

@@ -1,6 +1,7 @@
-"""What a cell's times are held against by the matrix: its references as limits of single points. Pure.
+"""A cell's performance references as thresholds of single points. Pure.
 
-What is known before the run is `stated`; what the run itself must find out is given by `of_wire` and `of_cells`.
+`from_matrix` gives thresholds that are known before the run. `from_link` and `from_cells` give those that the run
+itself must measure.
 """
 
 from __future__ import annotations
@@ -16,37 +17,37 @@ from pytest_hetgpu.model.thresholds import PerformanceReference, Threshold
 
 Thresholds = Mapping[MessagePoint, tuple[Threshold, ...]]
 Times = Mapping[MessagePoint, tuple[float, ...]]
-"""Seconds that a cell took for each of its points, one value a repeat."""
+"""Seconds that a cell took per point, one value per repeat."""
 SMALL = 8192
-"""Bytes below which a message's time is told as a latency: its bandwidth would tell nobody anything."""
+"""Messages below this number of bytes have a latency; their bandwidth would be meaningless."""
 
 
 def metric_of(demand: Requirements, point: MessagePoint) -> str:
-    """The metric that a point's time is best told in."""
+    """Return the metric that reports use for a point's time."""
     return "busbw" if point.size >= SMALL and has_bandwidth(demand.operation, demand.row_ranks) else "latency"
 
 
 def merged(*found: Thresholds) -> dict[MessagePoint, tuple[Threshold, ...]]:
-    """All limits of each point."""
+    """Merge all thresholds by point."""
     points = dict.fromkeys(point for limits in found for point in limits)
     return {point: tuple(limit for limits in found for limit in limits.get(point, ())) for point in points}
 
 
 def from_matrix(references: Iterable[PerformanceReference], demand: Requirements, nodes: Sequence[Node]) -> Thresholds:
-    """The limits that the matrix itself gives: numbers, and fractions of a fabric's speed."""
+    """Return the thresholds of the matrix itself: numbers, and fractions of a fabric's speed."""
     kinds = {"": lambda one: _numbers(one, demand), "fabric": lambda one: _fraction(one, demand, *_fabric(nodes))}
     return merged(*(kinds[one.of](one) for one in references if one.of in kinds))
 
 
 def can_measure_link(job: Job) -> bool:
-    """Whether a job measures a bandwidth between nodes."""
+    """Return whether a job measures a bandwidth between nodes."""
     return job.demand.measured and has_bandwidth(job.demand.operation) and job.is_multi_host and len(job.nodes) > 1
 
 
 def from_link(
     references: Iterable[PerformanceReference], demand: Requirements, wire: LinkBandwidth | None
 ) -> Thresholds:
-    """The limits that the way between the nodes gives, as it was measured in the run (`RunResult.wire`)."""
+    """Return the thresholds from the measured bandwidth between the nodes (`RunResult.wire`)."""
     if wire is None:
         found, told = None, "nothing was measured between its nodes"
     else:
@@ -58,7 +59,7 @@ def from_link(
 def _fraction(
     reference: PerformanceReference, demand: Requirements, speed: float, words: str, lacks: str = ""
 ) -> Thresholds:
-    """The fraction of a speed in GB/s that busbw is to reach; `lacks` says why a speed of 0 is not known."""
+    """Return thresholds for busbw: a fraction of a speed in GB/s. `lacks` is the reason for a speed of 0."""
     source = f"{reference.fraction:g} of {words} ({reference.origin})"
     wanted = ("busbw", speed * reference.fraction)
     return {
@@ -94,7 +95,7 @@ def _threshold(
 
 
 def _fabric(nodes: Sequence[Node]) -> tuple[float, str]:
-    """GB/s of the slowest node's fabric, and what that is."""
+    """Return GB/s of the slowest node's fabric, and its description."""
     slowest = min((node.hardware.fabric.gbps or 0.0, node.hardware.name) for node in nodes)
     return slowest[0] / 8, f"the {slowest[0]:g} Gbit/s of {slowest[1]}"
 
@@ -102,7 +103,7 @@ def _fabric(nodes: Sequence[Node]) -> tuple[float, str]:
 def from_cells(
     references: Iterable[PerformanceReference], demand: Requirements, measured: Callable[[str], Times | str]
 ) -> Thresholds:
-    """The limits that other cells give; `measured` tells what a cell of that id measured, or why it did not."""
+    """Return the thresholds from other cells. `measured` returns a cell's times by id, or why it has none."""
     return merged(*(dict(_from_cell(reference, demand, measured)) for reference in references if reference.cell))
 
 
@@ -124,6 +125,6 @@ def _from_cell(
 
 
 def _of_any_type(point: MessagePoint, found: Times) -> tuple[float, ...]:
-    """The times of a point that was owed in no certain type; nothing for one that was."""
+    """Return the times of a point that is required in any dtype; nothing for a point with a dtype."""
     types = (other for other in found if not point.dtype and replace(other, dtype="") == point)
     return next((found[other] for other in types), ())

@@ -163,8 +163,8 @@ def _job_lines(job: Job, suite: MatrixSet) -> Iterator[str]:
             yield f"not here: {stack}"
     yield f"timeout: {job.timeout:g} s"
     environment = "".join(f"{shlex.quote(f'{name}={value}')} " for name, value in sorted(job.command.env.items()))
-    started = script.started(job, job.command) if job.is_multi_host else f"{environment}{shlex.join(job.command.argv)}"
-    yield f"$ {started}"
+    local = f"{environment}{shlex.join(job.command.argv)}"
+    yield f"$ {script.started(job, job.command) if job.is_multi_host else local}"
     yield from script.alternatives(job)
 
 

@@ -58,9 +58,9 @@ def test_a_log_has_a_line_of_it(pytester: pytest.Pytester, busy: Claim, workers:
 BEHIND_TLS = """\
 from pytest_hetgpu.cluster.leases import hold
 from pytest_hetgpu.extensions.runtimes.docker import Docker
-from pytest_hetgpu.model.job import Hardware, Node, Reach
+from pytest_hetgpu.model.job import Hardware, Node, ConnectionInfo
 
-NODE = Node(0, Hardware("box", runtime="docker"), "gpu1", 1, reach=Reach("https://gpu1:2376"))
+NODE = Node(0, Hardware("box", runtime="docker"), "gpu1", 1, reach=ConnectionInfo("https://gpu1:2376"))
 hold.wanted = lambda nodes: (Docker.lease(NODE),)
 """
 

@@ -154,9 +154,9 @@ def test_an_inventory_of_another_package_may_have_any_name(tmp_path: Path) -> No
     metadata(tmp_path, "own-1.0.dist-info", f"[pytest_hetgpu.inventories]\n{rows}")
     (tmp_path / "own.py").write_text(
         "from pytest_hetgpu.extensions.inventories.base import HostListing, InventorySource, ListedHost\n"
-        "class Own(Source):\n    title = 'own'\n"
+        "class Own(InventorySource):\n    title = 'own'\n"
         "    @classmethod\n    def read(cls, text):\n"
-        "        if 'bad' in text: raise KeyError('bad')\n        return Listing((Found(text.strip()),))\n"
+        "        if 'bad' in text: raise KeyError('bad')\n        return HostListing((ListedHost(text.strip()),))\n"
     )
     (tmp_path / "a").write_text("h1\n")
     (tmp_path / "bad").write_text("bad\n")

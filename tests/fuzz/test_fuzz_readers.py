@@ -9,7 +9,7 @@ import pytest
 from pytest_hetgpu.analysis.logs.output import OutputLines
 from pytest_hetgpu.extensions.readers.base import ParseRequest
 from pytest_hetgpu.extensions.registry import names
-from tests.extensions.readers.test_reading import NUMBERS, PIECES, TEXTS, reader, sound
+from tests.extensions.readers.test_output_parser import NUMBERS, PIECES, TEXTS, reader, sound
 from tests.fuzz.fuzzing import bounded, cases, damaged, fuzz, harmless
 
 SAMPLES = [text.encode() for text in TEXTS] + [b'{"results": [{"value": 1.5, "unit": "GB/s"}]}\n']

@@ -1,4 +1,4 @@
-"""Which interface of a host an MPI is pinned to, and what each transport makes of it."""
+"""The interface that an MPI is pinned to, and its use by each transport."""
 
 from __future__ import annotations
 
@@ -265,7 +265,7 @@ RunsOrNot = Callable[[str], bool]
     ],
 )
 def test_a_host_with_nothing_but_loopback(plans: Plans, cell: str, says: str) -> None:
-    """Each was tried in a network namespace with nothing but lo."""
+    """Each case was tried in a network namespace with only lo."""
     with pytest.raises(NotHere) as caught:
         plans(f"two-{cell}", TEXT, LONE)
     assert str(caught.value).startswith(says)

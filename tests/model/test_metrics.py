@@ -38,7 +38,7 @@ def measured(operation: str, ranks: int, size: int = MEBI, seconds: float = 1e-3
     ],
 )
 def test_definitions_for_four_ranks(operation: str, factor: float) -> None:
-    """A size is what nccl-tests prints as size: of all blocks together where ranks share them."""
+    """A size is the size that nccl-tests prints: the total of all blocks if ranks share them."""
     found = measured(operation, ranks=4)
     assert found["latency"] == pytest.approx(1000.0)
     assert found["algbw"] == pytest.approx(MEBI / 1e-3 / 1e9)
@@ -144,7 +144,7 @@ def test_a_single_repeat_has_no_samples() -> None:
 
 
 def test_repeats_of_other_ranks_are_no_samples() -> None:
-    """What another world of ranks measured at the same point is something else; the last one counts."""
+    """Rows of another number of ranks are no repeats; the last one counts."""
     rows = [*repeated(1e-3, 2e-3), *repeated(5e-3, 7e-3, ranks=4)]
     latency = measurements(rows)[0]
     assert latency.ranks == 4

@@ -21,7 +21,7 @@ TEXT = st.one_of(st.binary(max_size=60), st.text("ab", max_size=40).map(str.enco
 def engine(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, lacking: Callable[[str, str], None]
 ) -> Iterator[None]:
-    """With RE2, and where it is not installed."""
+    """Run with RE2, and as if it were not installed."""
     if request.param == "re":
         monkeypatch.setitem(sys.modules, "re2", None)
     elif importlib.util.find_spec("re2") is None:

@@ -1,4 +1,4 @@
-"""What is still within the tolerance."""
+"""Values within the tolerance."""
 
 from __future__ import annotations
 

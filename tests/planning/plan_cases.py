@@ -1,4 +1,4 @@
-"""What tests of plans share: a matrix, a site, and a fixture that plans one of its cells."""
+"""Common parts of tests of plans: a matrix, a site, and a fixture that plans one of its cells."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ axes:
 
 @pytest.fixture
 def plans(reads: Reads) -> Plans:
-    """Plans one cell of a text."""
+    """Plan one cell of a text."""
 
     def plan_cell(cell: str, text: str = TEXT, site: SiteFacts = SITE) -> Job:
         document = reads(text)

@@ -1,4 +1,4 @@
-"""Paths of a job, and what it says of connections whose path a log leaves open."""
+"""Paths of a job, and their effect on connections whose path a log leaves open."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from pytest_hetgpu.extensions.runtimes.pods.request import Pods
 from pytest_hetgpu.model.job import ContainerOptions, Hardware, Node
 from pytest_hetgpu.model.transport_classes import Connection
-from pytest_hetgpu.planning.data_paths import paths, placed
+from pytest_hetgpu.planning.data_paths import paths, with_paths
 
 INSIDE = ContainerOptions()
 
@@ -38,11 +38,11 @@ def test_paths_between_ranks(found: list[Node], wanted: str) -> None:
 
 def test_a_job_of_one_path_settles_what_the_log_leaves_open() -> None:
     seen = [Connection("unknown", ("ucx/tcp",)), Connection("on-host", ("ucx/tcp",))]
-    assert placed(seen, nodes(("a", 1), ("b", 1))) == (Connection("off-host", ("ucx/tcp",)),)
-    assert placed(seen, nodes(("a", 2), ("b", 1))) == tuple(seen)
+    assert with_paths(seen, nodes(("a", 1), ("b", 1))) == (Connection("off-host", ("ucx/tcp",)),)
+    assert with_paths(seen, nodes(("a", 2), ("b", 1))) == tuple(seen)
 
 
 def test_of_containers_that_share_a_host_the_log_settles_nothing() -> None:
     seen = [Connection("on-host", ("ucx/tcp",)), Connection("off-host", ("ucx/tcp",))]
     shared = nodes(("h", 2), ("h", 2), container=INSIDE)
-    assert placed(seen, shared) == (Connection("unknown", ("ucx/tcp",)),)
+    assert with_paths(seen, shared) == (Connection("unknown", ("ucx/tcp",)),)

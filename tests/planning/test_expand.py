@@ -1,4 +1,4 @@
-"""From a matrix to its cells: which, in what order, under what names, with which rules."""
+"""Expansion of a matrix to cells: selection, order, names and rules."""
 
 from __future__ import annotations
 

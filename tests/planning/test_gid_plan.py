@@ -64,7 +64,7 @@ def devices(job: Job) -> set[str]:
 
 
 def test_a_pasted_command_leaves_tcp_its_devices(plans: Plans) -> None:
-    """The program would set the HCA alone, where nothing else sets UCX_NET_DEVICES."""
+    """The program would set the HCA alone if nothing else set UCX_NET_DEVICES."""
     text = TEXT.replace("auto: {}", "tcp: {family: ucx, tls: [tcp, self]}, rc: {family: ucx, tls: [rc, self]}")
     assert devices(plans("any-tcp-allreduce", text, HERE)) == {"UCX_NET_DEVICES=all"}
     assert devices(plans("any-rc-allreduce", text, HERE)) == set()
@@ -138,7 +138,7 @@ def test_a_plan_says_how_the_index_is_found(name: str, command: str) -> None:
 
 @pytest.mark.parametrize("name", ["roce", "runai", "kubernetes"])
 def test_every_rank_command_over_roce_finds_it(name: str) -> None:
-    """RoCE's are told by the variable that only its fabric sets, or by the pods that have its adapter."""
+    """RoCE commands are recognised by the variable that only its fabric sets, or by the pods that have its adapter."""
     commands = [line for line in planned(name) if line.startswith("$ ")]
     over_roce = [line for line in commands if name != "kubernetes" or "NCCL_IB_HCA=" in line]
     assert over_roce
@@ -148,7 +148,7 @@ def test_every_rank_command_over_roce_finds_it(name: str) -> None:
 
 
 def test_a_job_that_runai_starts_by_itself_has_the_index_in_its_ranks(tmp_path: Path) -> None:
-    """The shell line of the pod is run, with torchrun, the interpreter of ranks and sysfs in their places."""
+    """The test runs the shell line of the pod, with torchrun, the interpreter of ranks and sysfs in their places."""
     look(tmp_path, Port("mlx5_bond_0", gids=GOOD))
     line = next(line for line in planned("runai") if line.startswith("$ runai submit"))
     script = shlex.split(shlex.split(line)[-1])

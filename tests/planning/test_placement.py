@@ -1,4 +1,4 @@
-"""Who each node of a placement is."""
+"""Host, name and stack of each node of a placement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a cell to what will be started, token by token."""
+"""From a cell to its processes, token by token."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which stack, launcher and fabric a job has, and what it may not have."""
+"""Stack, launcher and fabric of a job, and forbidden combinations."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ axes:
 
 
 def variables(job: Job, context: int = 0) -> dict[str, str]:
-    """What `env` sets in one context of a job."""
+    """Return the variables that `env` sets in one context of a job."""
     tokens = " ".join(job.command.argv).split(" : ")[context].split(" env ")[1].split()
     return dict(token.split("=", 1) for token in tokens if re.match(r"[A-Z_]+=", token))
 

@@ -1,4 +1,4 @@
-"""Cells of torch.distributed: which program, which backend, where its ranks meet."""
+"""Cells of torch.distributed: program, backend and rendezvous."""
 
 from __future__ import annotations
 

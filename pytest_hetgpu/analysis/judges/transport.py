@@ -16,7 +16,7 @@ from pytest_hetgpu.model.transport_classes import (
     connection,
 )
 from pytest_hetgpu.model.verdict import Kind
-from pytest_hetgpu.planning.data_paths import paths, placed
+from pytest_hetgpu.planning.data_paths import paths, with_paths
 
 _ABSENT = {
     RDMA: "no RDMA device took part",
@@ -50,7 +50,7 @@ class TransportJudge(Judge):
             why = f"silent fallback: asked for {asked}, used {', '.join(other)}"
             yield self.finding(Kind.TRANSPORT_UNAVAILABLE, why)
             return
-        connections = placed(run.evidence.connections, run.job.nodes)
+        connections = with_paths(run.evidence.connections, run.job.nodes)
         yield from self._carried(demand.duties, paths(run.job.nodes), connections)
 
     def _carried(

@@ -1,1 +1,1 @@
-"""What the way between the nodes of a placement can carry, found in the run itself: a limit beside each bandwidth."""
+"""Bandwidth between the nodes of a placement, measured in the run itself: an upper bound for each result."""

@@ -1,4 +1,4 @@
-"""What the adapters of nodes are rated at, by sysfs or the matrix. Pure."""
+"""Nominal rates of adapters, by sysfs or the matrix. Pure."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from pytest_hetgpu.model.job import Fabric, Node
 
 # `100 Gb/sec (4X EDR)`: drivers/infiniband/core/sysfs.c, rate_show.
 _RATE = re.compile(r"([\d.]+) Gb/sec(?: \((?:\d+X )?(\w+)\))?")
-# A fifth of what these say is the line's code, 8b/10b (InfiniBand Architecture Specification, volume 2); later ones are
-# named after what is left for data. Over Ethernet it is Ethernet's own speed.
+# These rates include the line code 8b/10b, a fifth (InfiniBand Architecture Specification, volume 2). Names of later
+# ones are data rates. Over Ethernet the rate is Ethernet's own speed.
 _CODED = frozenset(("SDR", "DDR", "QDR"))
 
 
 def line_rate(node: Node, seen: Environment) -> LineRate | None:
-    """The rate of a node's adapter in its fabric, None where nothing tells.
+    """Return the rate of a node's adapter in its fabric, None if it is not known.
 
-    Where data passes the kernel by, that of the HCA, else as the matrix says, else of the interface; on others that of
-    the interface, else as the matrix says.
+    On fabrics that bypass the kernel: the HCA's, else the matrix's, else the interface's. On other fabrics: the
+    interface's, else the matrix's.
     """
     fabric = node.hardware.fabric
     kind = find("fabrics", fabric.kind, FabricKind)  # type: ignore[type-abstract]
@@ -38,7 +38,7 @@ def line_rate(node: Node, seen: Environment) -> LineRate | None:
 
 
 def _hcas(fabric: Fabric, layer: str, seen: Environment) -> Iterator[tuple[float, str]]:
-    """The rate of each HCA that the fabric names (`mlx5_0`, `mlx5_0:2`, several with commas)."""
+    """Yield the rate of each HCA of the fabric (`mlx5_0`, `mlx5_0:2`, several with commas)."""
     for name in filter(None, (fabric.hca or "").split(",")):
         hca, _, port = name.partition(":")
         device = f"{hca}:{port or 1}"
@@ -49,7 +49,10 @@ def _hcas(fabric: Fabric, layer: str, seen: Environment) -> Iterator[tuple[float
 
 
 def _interface(fabric: Fabric, seen: Environment) -> Iterator[tuple[float, str]]:
-    """Interfaces without a device behind them (of containers) name a speed that means nothing."""
+    """Yield the speed of the interface.
+
+    Interfaces without a device behind them (in containers) report a meaningless speed.
+    """
     name = f"nics.{fabric.netdev}"
     speed = seen.text(f"{name}.speed")
     if speed and speed.isdecimal() and seen.text(f"{name}.driver"):

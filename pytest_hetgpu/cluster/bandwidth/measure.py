@@ -1,4 +1,4 @@
-"""Measures the way between the nodes of a placement, once in a run: the only effects of this room."""
+"""Measurement of the bandwidth between the nodes of a placement, once per run. All effects of this package are here."""
 
 from __future__ import annotations
 
@@ -29,12 +29,15 @@ from pytest_hetgpu.store.journal import Journal
 T = TypeVar("T")
 
 TRIES = 2
-"""Placements of which a node was lost meanwhile are measured so often; whatever else went wrong would again."""
+"""Number of measurements if a node was lost meanwhile. Other errors would repeat."""
 AT_ONCE = 32
 
 
 class LinkBandwidths:
-    """What one process knows of placements' wires. `run` is the run's folder, `seconds` what each measurement takes."""
+    """The cached link bandwidths of placements in one process.
+
+    `run` is the run's folder, `seconds` the duration of each measurement.
+    """
 
     def __init__(self, run: Path, journal: Journal, seconds: float) -> None:
         self.run = run
@@ -44,7 +47,7 @@ class LinkBandwidths:
         self._tries: dict[tuple[str, str], int] = {}
 
     def of(self, cluster: Cluster) -> LinkBandwidth:
-        """The limit between a cluster's nodes; measured, under the leases of their hosts, by whoever is first."""
+        """Return the bandwidth between a cluster's nodes. The first caller measures it, with the hosts leased."""
         job = cluster.job
         placement = job.matrix, job.axes["placement"]
         if placement not in self._known:
@@ -58,7 +61,7 @@ class LinkBandwidths:
         return self._known[placement]
 
     def _stored(self, placement: tuple[str, str]) -> LinkBandwidth | None:
-        """What another process of this run found out; hosts are the same, whoever made the nodes on them."""
+        """Return the result of another process of this run. Other nodes on the same hosts do not change it."""
         report = files.read_wire(self.run, "-".join(placement))
         return report.limit if report and report.limit.gbs is not None else None
 
@@ -71,7 +74,10 @@ class LinkBandwidths:
 
 
 def measure(job: Job, members: Mapping[int, RemoteNode], seen: Mapping[int, Environment], seconds: float) -> LinkReport:
-    """What there is between the nodes of a job; never raises for what nodes do. Members and facts are by node."""
+    """Measure the bandwidth between the nodes of a job. Errors of nodes are in the report.
+
+    Members and facts are by node index.
+    """
     began = time.monotonic()
     said = [line_rate(node, seen.get(node.index, Environment())) for node in job.nodes]
     known = tuple(one for one in said if one)
@@ -85,19 +91,19 @@ def measure(job: Job, members: Mapping[int, RemoteNode], seen: Mapping[int, Envi
 
 
 def _in_parallel(two: Sequence[NodePair], members: Mapping[int, RemoteNode], seconds: float) -> list[LinkMeasurement]:
-    """Pairs that share nothing, side by side."""
+    """Measure pairs that share no host, in parallel."""
     if len(two) == 1:
         return [measure_pair(two[0], members, seconds)]
     pool = ThreadPoolExecutor(max_workers=min(AT_ONCE, len(two)))
     try:
         return list(pool.map(lambda one: measure_pair(one, members, seconds), two))
     finally:
-        # Whoever interrupts us does not wait for what ends by itself.
+        # An interrupt does not wait for programs that end by themselves.
         pool.shutdown(wait=False, cancel_futures=True)
 
 
 def measure_pair(two: NodePair, members: Mapping[int, RemoteNode], seconds: float) -> LinkMeasurement:
-    """Moves data between two nodes. A pair without what went wrong; then nothing of it is left running on them."""
+    """Measure between two nodes. On an error the result holds the reason, and both nodes are swept."""
     first, second = two
     token = secrets.token_hex(16)
     try:
@@ -117,7 +123,10 @@ def measure_pair(two: NodePair, members: Mapping[int, RemoteNode], seconds: floa
 def _request(
     node: Node, members: Mapping[int, RemoteNode], request: Mapping[str, Any], read: Callable[[bytes], T]
 ) -> T:
-    """What the program on a node answers. Raises what the member raises, ProvisionError where there is no answer."""
+    """Run the program on a node and return its parsed answer.
+
+    Raises the member's errors, and ProvisionError for an unreadable answer.
+    """
     member = members[node.index]
     argv = ("python3", f"{member.folder}/programs/tcp_probe.py")
     answer = member.exec(argv, stdin=json.dumps(request).encode(), timeout=request["limit"] + protocol.START)

@@ -1,4 +1,4 @@
-"""Which nodes of a placement are measured with each other: never more pairs than nodes. Pure."""
+"""Pairs of nodes to measure: never more pairs than nodes. Pure."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ NodePair = tuple[Node, Node]
 
 
 def name_of(node: Node) -> str:
-    """As reports call a node: `node0`."""
+    """Return a node's name in reports: `node0`."""
     return f"node{node.index}"
 
 
 def pairs(job: Job) -> tuple[NodePair, ...]:
-    """Neighbours in the ring of a job's nodes, as far as there is a network between them; of equal pairs one.
+    """Return neighbours in the ring of a job's nodes that have a network between them, without equal pairs.
 
-    The ring is what collectives of large messages use. Two pairs are equal where they are between the same hosts:
-    containers of one host have the same kernel between them, whichever they are.
+    Collectives of large messages use the ring. Pairs between the same hosts are equal, as containers of one host share
+    its kernel.
     """
     nodes = job.nodes
     ring: Iterable[NodePair] = zip(nodes, (*nodes[1:], nodes[0]), strict=True)
@@ -30,7 +30,7 @@ def pairs(job: Job) -> tuple[NodePair, ...]:
 
 
 def has_network_between(one: Node, other: Node) -> bool:
-    """Whether a network is between two nodes: they are on two hosts, or containers each with a network of its own."""
+    """Return whether a network connects two nodes: two hosts, or two containers on networks of their own."""
     return one.host != other.host or (_has_its_own(one) and _has_its_own(other))
 
 
@@ -39,9 +39,9 @@ def _has_its_own(node: Node) -> bool:
 
 
 def rounds(found: Sequence[NodePair]) -> tuple[tuple[NodePair, ...], ...]:
-    """Pairs that may be measured side by side, as they share no host; all pairs of a ring in three rounds at most.
+    """Group pairs into rounds that share no host; a ring needs three rounds at most.
 
-    Where they share a host they share its CPU and its adapter, too.
+    Pairs that share a host share its CPU and its adapter, too.
     """
     made: list[tuple[NodePair, ...]] = []
     left = list(found)

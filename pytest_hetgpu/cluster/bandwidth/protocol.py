@@ -1,4 +1,4 @@
-"""What `remote/tcp_probe.py` is asked on each node, and what it answers. Pure."""
+"""Requests to `remote/tcp_probe.py` on each node, and its answers. Pure."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from pytest_hetgpu.store.encode import RecordError, from_json
 STREAMS = (1, 4)
 WARM = 0.1  # seconds, before each measurement
 INTERVALS = 5
-START = 20.0  # seconds for an interpreter on a slow file system, and for connections that nobody answers
+START = 20.0  # seconds for an interpreter on a slow file system, and for unanswered connections
 _GIGA, _MICRO = 1e9, 1e6
 _FIREWALL = "a firewall or security group must let every TCP port through between the nodes"
 _HINTS: Mapping[str, str] = {"timed out": _FIREWALL, "refused": _FIREWALL, "No route": "no route between them"}
 
 
 class UnreadableAnswer(Exception):
-    """An answer that says nothing; its argument is why."""
+    """An answer that cannot be parsed; its argument is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where the second node listens, or the `error` why it does not."""
+    """The address that the second node listens on, or the `error` that prevents it."""
 
     address: str = ""
     port: int = 0
@@ -39,7 +39,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """One flow: `way` is `there` (to the server) or `back`, `rates` are bytes a second."""
+    """One flow: `way` is `there` (to the server) or `back`, `rates` are bytes per second."""
 
     way: str
     streams: int
@@ -50,7 +50,7 @@ class Transfer:
 
 @dataclass(frozen=True, slots=True)
 class RoundTrip:
-    """A small message there and back, in seconds."""
+    """The round trip of a small message, in seconds."""
 
     median: float
     least: float
@@ -58,7 +58,7 @@ class RoundTrip:
 
 @dataclass(frozen=True, slots=True)
 class ProbeResult:
-    """What the first node found; with an `error` as far as it came."""
+    """The measurements of the first node; partial if there is an `error`."""
 
     tool: str = ""
     place: str = ""
@@ -69,20 +69,20 @@ class ProbeResult:
 
 
 def deadline(seconds: float) -> float:
-    """Seconds after which whatever a pair started has ended."""
-    # iperf3 counts whole seconds, and what it cannot do is done over.
+    """Return the seconds after which all processes of a pair have ended."""
+    # iperf3 counts whole seconds. If it fails, our own tool measures again.
     return START + 2 * 2 * len(STREAMS) * (max(seconds, 1.0) + 2.0)
 
 
 def serve_request(node: Node, token: str, seconds: float) -> dict[str, Any]:
-    """The request to the node that listens."""
+    """Return the request to the node that listens."""
     return {"do": "serve", **_of(node), "token": token, "limit": deadline(seconds)}
 
 
-def measure_request(node: Node, token: str, seconds: float, parse_endpoint: Endpoint) -> dict[str, Any]:
-    """The request to the node that connects; each measurement takes so many seconds."""
+def measure_request(node: Node, token: str, seconds: float, endpoint: Endpoint) -> dict[str, Any]:
+    """Return the request to the node that connects; each measurement takes `seconds`."""
     plan = {"streams": list(STREAMS), "seconds": seconds, "warm": WARM, "intervals": INTERVALS, "iperf3": True}
-    where = {"address": parse_endpoint.address, "port": parse_endpoint.port}
+    where = {"address": endpoint.address, "port": endpoint.port}
     return {"do": "measure", **_of(node), **plan, **where, "token": token, "limit": deadline(seconds)}
 
 
@@ -91,7 +91,7 @@ def _of(node: Node) -> dict[str, str]:
 
 
 def parse_endpoint(text: bytes) -> Endpoint:
-    """What the node that listens printed. Raises Unreadable, also where it does not listen."""
+    """Parse the output of the node that listens. Raises UnreadableAnswer, also if it does not listen."""
     found: Endpoint = _read(Endpoint, text)
     if found.error:
         raise UnreadableAnswer(found.error)
@@ -99,7 +99,7 @@ def parse_endpoint(text: bytes) -> Endpoint:
 
 
 def parse_result(text: bytes) -> ProbeResult:
-    """What the node that connects printed. Raises Unreadable."""
+    """Parse the output of the node that connects. Raises UnreadableAnswer."""
     found: ProbeResult = _read(ProbeResult, text)
     numbers = [number for flow in found.flows for number in (*flow.rates, flow.core, flow.machine)]
     numbers += [found.rtt.median, found.rtt.least] if found.rtt else []
@@ -109,7 +109,7 @@ def parse_result(text: bytes) -> ProbeResult:
 
 
 def _read(kind: type[Any], text: bytes) -> Any:
-    """The answer is the last line; a login shell may have printed others."""
+    """Parse the last line; a login shell may have printed others before."""
     lines = text.decode(errors="replace").splitlines()
     line = next((line for line in reversed(lines) if line.strip()), "")
     try:
@@ -120,7 +120,7 @@ def _read(kind: type[Any], text: bytes) -> Any:
 
 
 def link_measurement(two: NodePair, where: Endpoint, found: ProbeResult) -> LinkMeasurement:
-    """A pair as reports have it."""
+    """Return a pair's measurement for reports."""
     names = (name_of(two[0]), name_of(two[1]))
     flows = [_flow(names, moved) for moved in found.flows]
     why = found.error and f"{names[0]} to {names[1]}: {_hinted(found.error)}"

@@ -1,4 +1,4 @@
-"""The limit of a placement, made of what was found between its nodes. Pure."""
+"""The upper bound of a placement, computed from measurements between its nodes. Pure."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from pytest_hetgpu.model.outcome import LinkBandwidth
 
 _BITS = 8
 _BUSY = 0.9
-"""A share of a core, or of all cores, from which on they may be what held the data up."""
+"""Share of a core, or of all cores, from which on the CPU may have limited the transfer."""
 
 NOTHING_BETWEEN = "its nodes share one network: nothing is between them that could limit"
 
 
 def by_rate(job: Job, rated: Sequence[LineRate]) -> LinkBandwidth | None:
-    """The rate of the slowest adapter, on fabrics whose data passes the kernel by; None where one is not known.
+    """Return the rate of the slowest adapter on fabrics that bypass the kernel; None if a rate is not known.
 
-    What TCP does there is no limit for them.
+    TCP bandwidth is no bound on such fabrics.
     """
     names = {name_of(node) for node in job.nodes}
     slowest = min(rated, key=lambda one: one.gbps, default=None)
@@ -30,10 +30,10 @@ def by_rate(job: Job, rated: Sequence[LineRate]) -> LinkBandwidth | None:
 
 
 def by_pairs(pairs: Sequence[LinkMeasurement]) -> LinkBandwidth:
-    """What the slowest pair carries in its slower direction, with the number of connections that is best for it.
+    """Return the bandwidth of the slowest pair in its slower direction, with its best number of connections.
 
-    A ring of all nodes, and a message from one to another, are as fast as the slowest way that they take. Of a pair
-    that was not measured nobody knows whether it is the slowest: then there is no limit.
+    A ring of all nodes, and a message between two, are as fast as the slowest link on the way. If a pair was not
+    measured, it may be the slowest, and there is no bound.
     """
     if not pairs:
         return LinkBandwidth(why=NOTHING_BETWEEN)
@@ -49,13 +49,13 @@ def by_pairs(pairs: Sequence[LinkMeasurement]) -> LinkBandwidth:
 
 
 def _ways(pair: LinkMeasurement) -> Iterator[Flow]:
-    """The best flow of each direction."""
+    """Yield the best flow of each direction."""
     for sender in dict.fromkeys(flow.sender for flow in pair.flows):
         yield max((flow for flow in pair.flows if flow.sender == sender), key=lambda flow: flow.median)
 
 
 def _caveats(flow: Flow, pair: LinkMeasurement) -> Iterator[str]:
-    """What casts doubt on a figure."""
+    """Yield reasons to doubt a number."""
     if pair.loopback:
         yield "over loopback"
     if flow.core >= _BUSY:

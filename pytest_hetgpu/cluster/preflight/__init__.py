@@ -1,1 +1,1 @@
-"""What is known of the nodes before a cell runs, and will break it."""
+"""Warnings about nodes before a cell runs."""

@@ -1,4 +1,4 @@
-"""What may be the matter with accelerators: none, too few, another instruction set, hidden, or without Large BAR."""
+"""Warnings about accelerators: none, too few, another instruction set, hidden, or without Large BAR."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _HIDING = {
     "cuda": ("CUDA_VISIBLE_DEVICES",),
     "rocm": ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"),
 }
-# What the crash of a device without Large BAR needs to go away (https://github.com/openucx/ucc/issues/1043).
+# Workaround for the crash of a device without Large BAR (https://github.com/openucx/ucc/issues/1043).
 THRESHOLDS = ("UCX_ROCM_COPY_D2H_THRESH", "UCX_ROCM_COPY_H2D_THRESH")
 _ROCM_TLS = ("rocm", "rocm_copy", "rocm_ipc", "all", "any")
 
 
 def warnings(cell: CheckedJob) -> Iterator[PreflightWarning]:
-    """Of every member that is said to have an accelerator, and carries ranks."""
+    """Yield the warnings about every node with ranks that should have an accelerator."""
     for member in cell.ranked:
         if member.platform in _GIVE:
             yield from _devices(member)
@@ -64,7 +64,7 @@ def _arch(member: CheckedNode) -> Iterator[PreflightWarning]:
 
 
 def gfx(version: str) -> str:
-    """The instruction set that HSA_OVERRIDE_GFX_VERSION names: `10.1.1` is gfx1011, `9.0.10` gfx90a."""
+    """Return the instruction set that HSA_OVERRIDE_GFX_VERSION names: `10.1.1` is gfx1011, `9.0.10` gfx90a."""
     parts = version.split(".")
     if len(parts) != 3 or not all(part.isdecimal() for part in parts):
         return version
@@ -105,7 +105,7 @@ def _large_bar(cell: CheckedJob, member: CheckedNode) -> Iterator[PreflightWarni
     lacking = [name for name in THRESHOLDS if member.setting(name) != "0"]
     if lacking:
         why = f"no Large BAR ({fact.why}): UCX copies small messages with the CPU, which cannot reach device memory"
-        # Only what touches device memory dies of it, and that needs UCX's ROCm transports.
+        # Only access to device memory crashes, and that needs UCX's ROCm transports.
         asked = any(word in _ROCM_TLS for word in member.words("UCX_TLS"))
         remedy = f"set {' '.join(f'{name}=0' for name in lacking)} (https://github.com/openucx/ucc/issues/1043)"
         yield PreflightWarning(Kind.CRASH, member.name, why, remedy, certain=asked)

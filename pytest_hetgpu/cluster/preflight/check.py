@@ -1,4 +1,4 @@
-"""What the accounting of a cell's nodes says will break it. Pure; what is unknown says nothing."""
+"""Check of a cell against the facts of its nodes. Pure; unknown facts give no warning."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from pytest_hetgpu.model.verdict import Kind
 
 
 def check(job: Job, environments: Mapping[int, Environment]) -> tuple[PreflightWarning, ...]:
-    """Every concern of a job whose nodes were looked at (by their index), the certain ones first, the worst first."""
+    """Return every warning about a job, by the facts of its nodes (by index): certain ones first, worst first."""
     cell = CheckedJob.of(job, environments)
     found = dict.fromkeys(one for rules in (accelerators, fabric, software) for one in rules.warnings(cell))
     return tuple(sorted(found, key=lambda one: (not one.certain, -one.kind.severity)))
 
 
 def deciding_warning(concerns: tuple[PreflightWarning, ...]) -> PreflightWarning | None:
-    """The concern that is a cell's verdict where preflight is strict: the worst of the certain ones, None without."""
+    """Return the warning that decides a cell under strict preflight: the worst certain one, None without one."""
     return next((one for one in concerns if one.certain), None)
 
 
 def machine_warnings(environment: Environment, name: str = "this machine") -> tuple[PreflightWarning, ...]:
-    """What may break a job on a machine, whatever the job: for `hetgpu doctor`."""
+    """Return warnings about a machine, independent of a job, for `hetgpu doctor`."""
     return tuple(_standing(environment, name))
 
 
@@ -73,5 +73,5 @@ def _rdma(environment: Environment, name: str) -> Iterator[PreflightWarning]:
 
 
 def _optional(line: str) -> bool:
-    """A plugin: what loads it does without."""
+    """Return whether a library is a plugin that its user can run without."""
     return line.startswith(("libuct_", "libucc_")) or "-fi.so" in line or "-net" in line

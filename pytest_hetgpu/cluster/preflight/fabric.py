@@ -1,4 +1,4 @@
-"""What may be the matter with networks: RDMA that is not there or not allowed, providers, interfaces, MTUs."""
+"""Warnings about networks: missing or forbidden RDMA, providers, interfaces, MTUs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pytest_hetgpu.model.facts import FactState
 from pytest_hetgpu.model.verdict import Kind
 
 _RDMA_KINDS = ("roce", "infiniband")
-# Groups and transports of UCX's that need an RDMA device ("Which transports does UCX use?").
+# Groups and transports of UCX that need an RDMA device ("Which transports does UCX use?").
 _RDMA_TLS = ("ib", "rc", "rc_*", "dc", "dc_*", "ud", "ud_*")
 # Queues and registered buffers of one UCX worker or NCCL channel take tens of MB; 64 KiB is Linux's old default.
 ENOUGH_MEMLOCK = 64 * 1024**2
@@ -21,7 +21,7 @@ HOPELESS_MEMLOCK = 64 * 1024
 
 
 def warnings(cell: CheckedJob) -> Iterator[PreflightWarning]:
-    """Of every member with ranks, then of what they do not share."""
+    """Yield the warnings about every node with ranks, then about differences between them."""
     for member in cell.ranked:
         yield from _interface(member)
         if rdma_wanted(cell, member):
@@ -35,7 +35,7 @@ def warnings(cell: CheckedJob) -> Iterator[PreflightWarning]:
 
 
 def rdma_wanted(cell: CheckedJob, member: CheckedNode) -> bool:
-    """Whether a cell is to use RDMA on a node: NCCL where its fabric has it, UCX and libfabric if told so."""
+    """Return whether a cell uses RDMA on a node: NCCL if its fabric has RDMA, UCX and libfabric if configured."""
     if not cell.spread:
         return False
     if cell.job.demand.transport_family == "nccl":
@@ -92,7 +92,7 @@ def _good(member: CheckedNode, index: int) -> bool:
 
 
 def memlock(name: str, limit: str | None) -> Iterator[PreflightWarning]:
-    """Too little memory may be locked for RDMA."""
+    """Yield a warning if too little memory may be locked for RDMA."""
     if limit is None or limit == "unlimited" or int(limit) >= ENOUGH_MEMLOCK:
         return
     why = f"only {int(limit) // 1024} KiB of memory may be locked, and RDMA locks what it registers"
@@ -128,7 +128,10 @@ def _slingshot(cell: CheckedJob, member: CheckedNode) -> Iterator[PreflightWarni
 
 
 def _bridge(cell: CheckedJob, member: CheckedNode) -> Iterator[PreflightWarning]:
-    """Open MPI's TCP takes every interface, also a bridge whose address is the same on every host, and waits there."""
+    """Yield a warning if Open MPI's TCP may take a bridge.
+
+    It takes every interface. A bridge may have the same address on every host, and the job then hangs.
+    """
     if not cell.uses("ob1") or "tcp" not in cell.components("ob1") or not cell.spread:
         return
     bridges = [name for name in member.environment.items("nics") if kind_of(name) == "bridge"]

@@ -1,4 +1,4 @@
-"""What may be the matter with libraries: missing, unresolved, without what the cell asks for, or of other versions."""
+"""Warnings about libraries: missing, unresolved, built without a needed component, or of other versions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OWNER_THREAD = "https://github.com/openucx/ucc/issues/1045"
 
 
 def warnings(cell: CheckedJob) -> Iterator[PreflightWarning]:
-    """Of every member, then of what they do not share."""
+    """Yield the warnings about every node with ranks, then about differences between them."""
     for member in cell.ranked:
         for rule in (_stack, _components, _unresolved, _modules, _torch, _mpi4py, _nccl, _shared_memory, _cma):
             yield from rule(cell, member)
@@ -38,7 +38,7 @@ def _stack(cell: CheckedJob, member: CheckedNode) -> Iterator[PreflightWarning]:
 
 
 def _clocks(cell: CheckedJob) -> Iterator[PreflightWarning]:
-    """No job needs equal clocks, but whoever reads the logs of several nodes does."""
+    """Yield a warning about a clock that is off. No job needs equal clocks, but readers of several logs do."""
     for member in cell.members:
         ahead = float(member.environment.text("clock") or 0)
         if abs(ahead) > MOST_SKEW:
@@ -48,7 +48,7 @@ def _clocks(cell: CheckedJob) -> Iterator[PreflightWarning]:
 
 
 def _components(cell: CheckedJob, member: CheckedNode) -> Iterator[PreflightWarning]:
-    """Open MPI that was built without what the cell asks of it."""
+    """Yield a warning if Open MPI was built without a component that the cell needs."""
     stack = member.node.stack or cell.job.demand.stack
     family = cell.job.demand.transport_family
     needed = {
@@ -57,7 +57,7 @@ def _components(cell: CheckedJob, member: CheckedNode) -> Iterator[PreflightWarn
         "ofi": (("pml", "cm"), ("mtl", "ofi")),
         "ucc": (("coll", "ucc"),),
     }
-    # A foreign program's library carries its data, whatever this MPI was built with.
+    # The library of another project's program carries its data, independent of this MPI's build.
     beside = cell.job.demand.external is not None and bool(cell.job.demand.external.layer)
     if stack.vendor != "Open MPI" or beside:
         return
@@ -71,12 +71,12 @@ def _components(cell: CheckedJob, member: CheckedNode) -> Iterator[PreflightWarn
 
 
 def _unresolved(cell: CheckedJob, member: CheckedNode) -> Iterator[PreflightWarning]:
-    """Libraries that this cell loads, and that would not load: one concern for what it needs, one for plugins."""
+    """Yield warnings about unresolved libraries that this cell loads: one for required libraries, one for plugins."""
     needs: dict[bool, dict[str, list[str]]] = {}
     for line in member.environment.items("libraries.unresolved"):
         library, _, needed = line.partition(": ")
         if any(fnmatchcase(library, glob) for glob in _loaded(cell, member)):
-            # Without its network plugin NCCL goes on, over sockets.
+            # Without its network plugin NCCL uses sockets.
             needs.setdefault("ccl-net" not in library, {}).setdefault(library, []).append(needed)
     for certain, libraries in needs.items():
         why = "; ".join(f"{library} needs {', '.join(needed)}" for library, needed in libraries.items())
@@ -108,7 +108,7 @@ def _loaded(cell: CheckedJob, member: CheckedNode) -> Iterator[str]:
 
 
 def _modules(_: CheckedJob, member: CheckedNode) -> Iterator[PreflightWarning]:
-    """UCX without the transports of the node's accelerator, which the cell names."""
+    """Yield a warning if UCX lacks the transports of the node's accelerator, and the cell names one."""
     names = _UCX_MODULES.get(member.platform, ())
     asked = [word for word in member.words("UCX_TLS") if word in names]
     fact = member.environment.fact("ucx.modules")
@@ -191,7 +191,7 @@ def _cma(cell: CheckedJob, member: CheckedNode) -> Iterator[PreflightWarning]:
 
 
 def _majors(cell: CheckedJob) -> Iterator[PreflightWarning]:
-    """Daemons of two major versions of an MPI do not understand each other."""
+    """Yield warnings about daemons of different major versions, which do not understand each other."""
     vendor = cell.job.demand.stack.vendor
     starter = cell.members[-1] if cell.job.launcher else cell.members[0]
     fact = _FACTS.get(vendor, "")
@@ -205,7 +205,10 @@ def _majors(cell: CheckedJob) -> Iterator[PreflightWarning]:
 
 
 def _ucx_versions(cell: CheckedJob) -> Iterator[PreflightWarning]:
-    """Seen between 1.18 and 1.20: small messages pass, and above the rendezvous threshold they do not."""
+    """Yield warnings about different UCX versions.
+
+    Observed between 1.18 and 1.20: small messages pass, messages above the rendezvous threshold fail.
+    """
     first = cell.ranked[0] if cell.ranked else None
     for member in cell.ranked:
         ours, theirs = member.environment.text("ucx"), first.environment.text("ucx") if first else None

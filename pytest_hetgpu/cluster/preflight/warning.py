@@ -1,4 +1,4 @@
-"""The words of preflight: a concern, and a cell's members as its rules look at them."""
+"""A preflight warning, and a job with the facts of its nodes as rules check them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from pytest_hetgpu.model.verdict import Kind
 
 @dataclass(frozen=True, slots=True)
 class PreflightWarning:
-    """What will break a cell on a node, and what would remedy it.
+    """A problem of a node that will break a cell, with its remedy.
 
-    `kind` is the outcome to be feared. `certain` is False where a cell may well pass: then it is a warning only.
+    `kind` is the predicted outcome. If it is not `certain`, the cell may pass.
     """
 
     kind: Kind
@@ -30,7 +30,7 @@ class PreflightWarning:
 
 @dataclass(frozen=True, slots=True)
 class CheckedNode:
-    """A node with what is known of it, and the variables that its ranks will have."""
+    """A node with its facts, and the variables of its ranks."""
 
     node: Node
     environment: Environment
@@ -38,33 +38,33 @@ class CheckedNode:
 
     @property
     def name(self) -> str:
-        """How a concern calls it: `node 0 (g4ad)`."""
+        """Its name in a warning: `node 0 (g4ad)`."""
         return f"node {self.node.index} ({self.node.hardware.name})"
 
     @property
     def platform(self) -> str:
-        """cpu, cuda or rocm."""
+        """The platform: cpu, cuda or rocm."""
         return self.node.hardware.accelerator.platform
 
     def setting(self, name: str) -> str | None:
-        """A variable as the job sets it, else as the node has it."""
+        """Return a variable as the job sets it, else as the node has it."""
         return self.settings.get(name, self.environment.text(f"env.{name}"))
 
     def words(self, name: str) -> tuple[str, ...]:
-        """The parts of a variable that is a list with commas."""
+        """Return the parts of a variable that is a comma-separated list."""
         return tuple(filter(None, (self.setting(name) or "").split(",")))
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedJob:
-    """A job and its members, the ones with ranks first."""
+    """A job and its nodes, the ones with ranks first."""
 
     job: Job
     members: tuple[CheckedNode, ...]
 
     @classmethod
     def of(cls, job: Job, environments: Mapping[int, Environment]) -> CheckedJob:
-        """A cell whose nodes were looked at; one that was not has no facts, and so gives no concern."""
+        """Make a job with the facts of its nodes. A node that was not inspected has no facts, and gives no warning."""
         settings = dict(_settings(job))
         return cls(
             job,
@@ -76,7 +76,7 @@ class CheckedJob:
 
     @property
     def ranked(self) -> tuple[CheckedNode, ...]:
-        """The members that carry ranks."""
+        """The nodes that carry ranks."""
         return tuple(member for member in self.members if member.node.ranks)
 
     @property
@@ -85,19 +85,19 @@ class CheckedJob:
         return len(self.ranked) > 1
 
     def uses(self, layer: str) -> bool:
-        """Whether data may go through a layer (`ucx`, `ucc`, `ofi`, `ob1`), by the components that may carry it."""
+        """Return whether data may go through a layer (`ucx`, `ucc`, `ofi`, `ob1`), by the allowed components."""
         demand = self.job.demand
         return demand.transport_family == layer or any(
             fnmatchcase(part, f"{layer}/*") for one in demand.transports for part in _layers(one)
         )
 
     def components(self, layer: str) -> tuple[str, ...]:
-        """What may carry data below a layer: `("tcp", "rc_*")` of `ucx/tcp`, `ucx/rc_*`."""
+        """Return the carriers below a layer: `("tcp", "rc_*")` of `ucx/tcp`, `ucx/rc_*`."""
         parts = (part for one in self.job.demand.transports for part in _layers(one))
         return tuple(dict.fromkeys(part.partition("/")[2] for part in parts if part.startswith(f"{layer}/")))
 
     def mca(self, name: str) -> str | None:
-        """An MCA parameter of the command line, or one that a context sets by its variable."""
+        """Return an MCA parameter of the command line, or of a context's environment."""
         tokens = self.job.command.argv
         at = next((place for place in range(len(tokens) - 2) if tokens[place : place + 2] == ("--mca", name)), None)
         set_by_env = (member.settings.get(f"OMPI_MCA_{name}") for member in self.members)
@@ -110,14 +110,14 @@ class CheckedJob:
 
 
 def runs_torch(job: Job) -> bool:
-    """Whether a job's ranks run PyTorch: by its operation, or by a program of such a name."""
+    """Return whether a job's ranks run PyTorch, by its operation or its program's name."""
     operation = job.demand.operation.lower()
     programs = (token.rpartition("/")[2] for token in job.command.argv if token.endswith(".py"))
     return operation.startswith(("ddp", "torch")) or any(name.startswith(("ddp", "torch")) for name in programs)
 
 
 def torch_backend(job: Job) -> str:
-    """The backend of torch.distributed: the one its program is given (`--backend NAME`), else the transport's."""
+    """Return the backend of torch.distributed: the program's option (`--backend NAME`), else the transport's."""
     tokens = " ".join(job.command.argv).replace("--backend=", "--backend ").split()
     named = (tokens[place + 1] for place, token in enumerate(tokens[:-1]) if token == "--backend")  # noqa: S105
     family = job.demand.transport_family
@@ -125,12 +125,12 @@ def torch_backend(job: Job) -> str:
 
 
 def _layers(component: str) -> Iterator[str]:
-    """`ucc/ucp:ucx/tcp` is UCC's layer `ucc/ucp` over `ucx/tcp`."""
+    """Yield the layers: `ucc/ucp:ucx/tcp` is UCC's layer `ucc/ucp` over `ucx/tcp`."""
     yield from component.split(":")
 
 
 def _settings(job: Job) -> Iterator[tuple[int, dict[str, str]]]:
-    """The variables of each node's ranks: those of the command, of its hardware, and `env K=V` of its context."""
+    """Yield the variables of each node's ranks: of the command, its hardware, and `env K=V` of its context."""
     contexts = list(_contexts(job.command.argv))
     ranks, place = 0, 0
     for node in job.nodes:
@@ -142,7 +142,7 @@ def _settings(job: Job) -> Iterator[tuple[int, dict[str, str]]]:
 
 
 def _contexts(argv: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
-    """Ranks and variables of each context of an MPMD command line."""
+    """Yield ranks and variables of each context of an MPMD command line."""
     start = 0
     for end in (*(place for place, token in enumerate(argv) if token == ":"), len(argv)):  # noqa: S105
         yield _context(argv[start:end])

@@ -1,1 +1,1 @@
-"""Known failures: what is established about a signature. The entries are YAML, one file an area."""
+"""Known failures: established causes of signatures. The entries are YAML, one file per area."""

@@ -1,4 +1,4 @@
-"""Known failures: what is established about a signature, and where. Shipped in `knowledge/`, and added by users.
+"""Known failures: established causes of signatures, with sources. Shipped in `known_failures/`, extended by users.
 
     - id: ucx-no-large-bar
       title: the CPU copies into GPU memory that it cannot reach
@@ -8,9 +8,9 @@
       links: [https://github.com/openucx/ucc/issues/1043]
       status: established
 
-An entry fits a failure when all that `match` asks for is there: the key by glob, a pattern in the quoted line or the
-detail, texts anywhere in the log; and unless a further failure in the log is of the kinds `unless`, or a condition of
-`when` is known not to hold.
+An entry matches a failure if everything in `match` is found. The key matches by glob, a pattern in the quoted line or
+the detail, texts anywhere in the log. An entry does not match if a further failure in the log is of the kinds `unless`,
+or a condition of `when` is known to be false.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ QUOTED = 60
 
 
 class MatchCriteria(NamedTuple):
-    """What a failure must show: one of `signatures`, `kinds` and `any_texts` each, all `texts`; of empty ones none.
+    """The requirements of an entry: one of `signatures`, of `kinds` and of `any_texts`, and all `texts`.
 
-    No further failure in its log may be of the kinds `unless`: it would be the reason, or have one of its own.
+    Empty ones require nothing. No further failure in the log may be of the kinds `unless`: it would be the cause, or
+    have a cause of its own.
     """
 
     signatures: tuple[str, ...] = ()
@@ -43,17 +44,20 @@ class MatchCriteria(NamedTuple):
 
     @property
     def weight(self) -> int:
-        """How much is asked for: the entry that asks for more says more."""
+        """The number of requirements. An entry with more of them is more specific."""
         parts = (self.signatures, self.pattern, self.texts, self.any_texts)
         return sum(map(bool, parts)) + len(self.texts)
 
     @property
     def all_texts(self) -> tuple[str, ...]:
-        """The texts that are looked for."""
+        """The texts to search for."""
         return (*self.texts, *self.any_texts)
 
     def matches(self, signature: Signature, present: Mapping[str, object], others: Iterable[Signature] = ()) -> bool:
-        """Whether a failure shows all of it; `present` are the texts in its log, `others` the log's other failures."""
+        """Return whether a failure meets all requirements.
+
+        `present` are the texts in its log, `others` the log's other failures.
+        """
         said = f"{signature.primary_line}\n{signature.detail or ''}"
         return (
             (not self.signatures or any(fnmatch.fnmatchcase(signature.key, glob) for glob in self.signatures))
@@ -64,15 +68,15 @@ class MatchCriteria(NamedTuple):
         )
 
     def has_texts(self, present: Mapping[str, object]) -> bool:
-        """Whether the log holds the texts that are asked for."""
+        """Return whether the log contains the required texts."""
         some = not self.any_texts or any(text in present for text in self.any_texts)
         return some and all(text in present for text in self.texts)
 
 
 class FailureEntry(NamedTuple):
-    """One known failure, and what one must show to be it.
+    """One known failure with its match rule.
 
-    A `harmless` entry is about a text that runs survive. `origin` is where it is written, `FILE:LINE`.
+    A `harmless` entry is about a text that runs survive. `origin` is its position, `FILE:LINE`.
     """
 
     known: KnownFailure
@@ -88,7 +92,7 @@ class FailureEntry(NamedTuple):
 
 
 class HarmlessText(NamedTuple):
-    """A frightening text that means nothing, and the number of the first line that holds it; `quote` is from there."""
+    """An alarming but harmless text, with the first line that contains it and a `quote` of that line."""
 
     entry: FailureEntry
     line: int
@@ -96,7 +100,7 @@ class HarmlessText(NamedTuple):
     quote: str = ""
 
     def quoted(self, line: str) -> HarmlessText:
-        """The same with a quote of the line: its beginning, or where the text stands if that is further on."""
+        """Return it with a quote of the line: its beginning, or the part from the text on."""
         told = " ".join(line.split())
         at = max(told.find(self.text), 0)
         start = 0 if at + len(self.text) <= QUOTED else at
@@ -105,18 +109,18 @@ class HarmlessText(NamedTuple):
 
 
 class KnownFailures(NamedTuple):
-    """All entries, of the package and of the user, by id."""
+    """All entries of the package and of the user, by id."""
 
     by_id: Mapping[str, FailureEntry]
 
     @property
     def texts(self) -> frozenset[str]:
-        """Every text that some entry asks for."""
+        """Every text that some entry requires."""
         return frozenset(text for entry in self.by_id.values() for text in entry.match.all_texts)
 
     @property
     def harmless_texts(self) -> frozenset[str]:
-        """Those that mean nothing: all that is to be looked for in the log of a run that did not fail."""
+        """The harmless texts. In the log of a run that did not fail, only these are searched for."""
         return frozenset(text for entry in self.by_id.values() if entry.harmless for text in entry.match.all_texts)
 
     def known_causes(
@@ -127,7 +131,7 @@ class KnownFailures(NamedTuple):
         capabilities: Iterable[str] = (),
         others: Sequence[Signature] = (),
     ) -> tuple[KnownFailure, ...]:
-        """What is known of a failure: what is best established first, then what fits most closely.
+        """Return the known causes of a failure: best established first, then most specific.
 
         `others` are the further failures in the same log.
         """
@@ -143,7 +147,7 @@ class KnownFailures(NamedTuple):
         return tuple(entry.known for entry in fitting)
 
     def harmless_texts_in(self, present: Mapping[str, int]) -> tuple[HarmlessText, ...]:
-        """The harmless texts of a log."""
+        """Return the harmless texts of a log."""
         noises = []
         for entry in self.by_id.values():
             lines = [(present[text], text) for text in entry.match.all_texts if text in present]

@@ -1,4 +1,4 @@
-"""Reads a file of known failures, or says everything that is wrong with it."""
+"""Reader of a file of known failures, with every error in it."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from pytest_hetgpu.model.failure import Condition, KnownFailure
 from pytest_hetgpu.model.messages import show
 from pytest_hetgpu.model.verdict import Kind
 
-# Texts are looked for line by line in the bytes of a log.
+# The bytes of a log are searched for texts line by line.
 Passage = Annotated[str, Form(r"^[^\r\n\x00]{3,200}$", "be one line of 3 to 200 characters")]
 
 
 class MatchCriteriaShape(Shape):
-    """What a failure must show to be this one; all that is given must hold."""
+    """The requirements that a failure must meet, all of them."""
 
     signature: Annotated[Texts, Field(description="globs, one of which the key fits")] = ()
     pattern: Annotated[
@@ -40,13 +40,13 @@ class MatchCriteriaShape(Shape):
     unless: Annotated[Kinds | None, Field(description="outcomes of which no further failure in the log is")] = None
 
     def fit(self) -> MatchCriteria:
-        """The noun."""
+        """Convert to a MatchRule."""
         kinds, unless = (tuple(Kind(name) for name in names or ()) for names in (self.outcome, self.unless))
         return MatchCriteria(self.signature, self.pattern or "", kinds, self.texts, self.any_text, unless)
 
 
 class FixShape(RemedyShape):
-    """What cures it: a sentence, and settings where it is settings."""
+    """The remedy: a sentence, and settings if there are any."""
 
     text: Text = ""
     mca: Mca = {}
@@ -67,7 +67,7 @@ class FailureEntryShape(Shape):
     harmless: bool = False
 
     def entry(self, origin: str) -> FailureEntry:
-        """The noun."""
+        """Convert to a FailureEntry."""
         fix = self.fix or FixShape()
         settings = {"env": dict(fix.env), "mca": dict(fix.mca)}
         known = KnownFailure(
@@ -85,7 +85,7 @@ class FailureEntryShape(Shape):
 
 
 def read(path: Path) -> tuple[FailureEntry, ...]:
-    """The entries of a file. Raises KnowledgeError with every complaint found."""
+    """Read the entries of a file. Raises KnowledgeError with every error found."""
     complaints = Complaints(str(path))
     try:
         tree = source.load(path)
@@ -120,7 +120,7 @@ def _entries(tree: source.Node, complaints: Complaints) -> Iterator[FailureEntry
 def _sound(
     shape: FailureEntryShape, node: source.Mapping, first: dict[str, int], complaints: Complaints
 ) -> Iterator[FailureEntry]:
-    """The entry, unless something is wrong that its shape alone does not show."""
+    """Yield the entry, unless it has an error that its shape alone does not show."""
     if shape.id in first:
         complaints.add(node.line, f"{shape.id} is there twice (first in line {first[shape.id]})")
         return

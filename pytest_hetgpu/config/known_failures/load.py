@@ -1,4 +1,4 @@
-"""The known failures of a run: the shipped ones, and the user's."""
+"""The known failures of a run: shipped ones and the user's."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ SHIPPED = Path(__file__).parent
 
 @cache
 def known_failures(added: tuple[Path, ...] = ()) -> KnownFailures:
-    """The shipped entries and those of the files `added`; a user's entry replaces a shipped one of its id.
+    """Load the shipped entries and those of the files `added`; a user's entry replaces a shipped one of its id.
 
-    Raises KnowledgeError with every complaint about those files.
+    Raises KnowledgeError with every error in those files.
     """
     entries = {entry.id: entry for path in sorted(SHIPPED.glob("*.yaml")) for entry in _shipped(path)}
     if added:
@@ -31,7 +31,7 @@ def known_failures(added: tuple[Path, ...] = ()) -> KnownFailures:
 
 
 def _shipped(path: Path) -> Iterator[FailureEntry]:
-    """What `file.read` makes of a file without mistakes, in a tenth of the time; a test holds the two together."""
+    """Yield the entries of a valid file in a tenth of the time of `file.read`; a test keeps the two equal."""
     text = path.read_text(encoding="utf-8")
     starts = [number for number, line in enumerate(text.splitlines(), 1) if line.startswith("- ")]
     for given, line in zip(_loaded(text), starts, strict=True):

@@ -1,7 +1,7 @@
-"""The patterns of known failures: users write them, logs are whatever they are, and no pair of the two may take long.
+"""Search for the patterns of known failures in bounded time. Users write the patterns, and logs hold anything.
 
-RE2 searches in a time that grows with the text alone. Where it is not installed (a machine without a wheel of it), `re`
-searches, which some patterns keep busy for ever.
+RE2's time grows with the text alone. Without RE2 (on a machine that has no wheel of it), `re` searches, and some
+patterns then take forever.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SYNTAX = "https://github.com/google/re2/wiki/Syntax"
 
 
 def check(pattern: str) -> str:
-    """The pattern, if it can be searched for anywhere. ValueError says what is wrong with it, and what to write."""
+    """Return the pattern if RE2 accepts it. Raises ValueError with the error and an alternative."""
     try:
         re.compile(pattern)
     except re.error as error:
@@ -36,7 +36,7 @@ def check(pattern: str) -> str:
 
 
 def found(pattern: str, text: str) -> bool:
-    """Whether the pattern is found in the text. ValueError for one that `check` refuses."""
+    """Return whether the pattern is found in the text. Raises ValueError for a pattern that `check` refuses."""
     search = _compiled(pattern)
     if search is None:
         return bool(re.search(pattern, text))
@@ -45,7 +45,7 @@ def found(pattern: str, text: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def _compiled(pattern: str) -> Any:
-    """RE2's pattern; None where RE2 is not installed."""
+    """Compile with RE2; None if RE2 is not installed."""
     try:
         import re2
     except ImportError:
@@ -59,7 +59,7 @@ def _compiled(pattern: str) -> Any:
 
 
 def _refused(pattern: str, error: Exception) -> str:
-    """Why RE2 does not take a pattern that `re` does, and what to write instead."""
+    """Return why RE2 refuses a pattern that `re` accepts, and the alternative."""
     repeated = _REPEATED.search(pattern)
     if repeated:
         return f"has {repeated[1]}, which {_INSTEAD['(?P=']}"

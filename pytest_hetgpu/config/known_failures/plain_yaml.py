@@ -1,12 +1,12 @@
-"""The plain form of YAML that shipped files are written in, read in a tenth of the time that importing PyYAML takes.
+"""Reader of the plain form of YAML that shipped files have, in a tenth of the time of importing PyYAML.
 
     - id: name              maps and lists by indentation, text in one line
       cause: >-             text in several lines, which become one
         ...
       match: {texts: [one, "two", 'three']}         maps, lists and quoted text within one line
 
-Whatever has another form, or a meaning beyond it (anchors, tags, comments after a value, empty values, text that goes
-on in the next line), is refused: PyYAML reads it. What is read has PyYAML's meaning, with all scalars as text.
+Other forms are refused, and PyYAML reads them: anchors, tags, comments after a value, empty values, text that continues
+in the next line. The result equals PyYAML's, with all scalars as text.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from pytest_hetgpu.model.lazy_regex import lazy
 
 
 class NotPlain(Exception):
-    """A text has not the plain form."""
+    """A text that does not have the plain form."""
 
 
-# Text holds none of the marks that mean something where it stands: on a line of its own, or between brackets.
+# Text without characters that have a meaning at its place: on a line of its own, or between brackets.
 _KEY = lazy(r"([A-Za-z_][\w.-]*):(?: +|$)")
 _TEXT = lazy(r"(?:[\w./^$(+;]|-(?=[\w-]))[^#:]*(?:(?:(?<! )#|:(?=[^ ]))[^#:]*)*")
 _IN_FLOW = lazy(r"(?:[\w./^$(+;]|-(?=[\w-]))[^#:?,\[\]{}]*")
@@ -31,7 +31,7 @@ _ASCII = lazy(r"[\n\x20-\x7e]*")
 
 
 def load(text: str) -> Any:
-    """The lists, maps and texts in it. Raises NotPlain."""
+    """Read the lists, maps and texts of a document. Raises NotPlain."""
     if not _ASCII.fullmatch(text):
         raise NotPlain
     lines = _Lines(text)
@@ -42,7 +42,7 @@ def load(text: str) -> Any:
 
 
 class _Lines:
-    """The lines that are not read yet, but blank ones and comments; `indent` and `line` are of the first."""
+    """The lines that are not read yet, without blank lines and comments; `indent` and `line` are of the first."""
 
     def __init__(self, text: str) -> None:
         self._left = text.split("\n")[::-1]
@@ -61,7 +61,7 @@ class _Lines:
                 self.indent, self.line = len(line) - len(text), text.rstrip(" ")
 
     def block(self, indent: int) -> Any:
-        """The map or list whose lines have this indentation."""
+        """Read the map or list whose lines have this indentation."""
         return self._items(indent) if self.line.startswith("- ") else self._pairs(indent)
 
     def _items(self, indent: int) -> list[Any]:
@@ -91,7 +91,7 @@ class _Lines:
         return found
 
     def _whole(self, found: Sized, indent: int) -> None:
-        """Refuses a map or list that is empty, or goes on in another form."""
+        """Refuse a map or list that is empty, or continues in another form."""
         if not found or self.indent >= indent:
             raise NotPlain
 
@@ -102,7 +102,7 @@ class _Lines:
         return self.block(self.indent)
 
     def _value(self, text: str) -> Any:
-        """The value that one line holds."""
+        """Read the value of one line."""
         self._next()
         if text[0] in "\"'[{":
             value, rest = _flow(text)
@@ -114,7 +114,7 @@ class _Lines:
         return text
 
     def _folded(self, indent: int) -> str:
-        """Lines of one indentation that is more than `indent`, joined by blanks."""
+        """Join lines of one indentation that is more than `indent`, with blanks."""
         parts: list[str] = []
         margin = inner = " " * (indent + 1)
         while self._left and self._left[-1].startswith(margin):
@@ -132,7 +132,7 @@ class _Lines:
 
 
 def _flow(text: str) -> tuple[Any, str]:
-    """The value that a text begins with, and what follows it."""
+    """Return the value at the start of a text, and the rest."""
     if text.startswith("["):
         return _flow_list(text[1:].lstrip(" "))
     if text.startswith("{"):
@@ -168,7 +168,7 @@ def _flow_map(text: str) -> tuple[dict[str, Any], str]:
 
 
 def _after(text: str, end: str) -> tuple[str, bool]:
-    """What follows a comma, or the end of a list or map; whether it was that end."""
+    """Skip a comma or the end of a list or map. Return the rest, and whether it was that end."""
     text = text.lstrip(" ")
     if text[:1] not in (",", end):
         raise NotPlain

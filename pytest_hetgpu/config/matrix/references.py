@@ -201,7 +201,7 @@ class _Reader:
         mine, theirs = (self.document.settings(values).workload for values in (cell, other))
         least = self.stated.shape.min_size or 0
         points = [point for point in mine.points() if point.size >= least and point not in theirs.points()]
-        lacks = [f"{show_size(point.size)} {point.dtype}{' in place' if point.place else ''}" for point in points]
+        lacks = [f"{show_size(point.size)} {point.dtype}{' in place' if point.in_place else ''}" for point in points]
         if lacks or not theirs.measured:
             what = f"is not run at {', '.join(lacks[:5])}" if lacks else "is not timed"
             self.complain(f"{cells.ids[cell]} would be held against {name}, which {what}", "of")

@@ -1,1 +1,1 @@
-"""What connects: one file a kind of fabric."""
+"""Network fabrics: one file per kind."""

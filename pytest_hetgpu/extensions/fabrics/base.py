@@ -1,4 +1,4 @@
-"""What every kind of fabric says: the variables its nodes need, and whether its data passes the kernel by."""
+"""The interface of fabrics: variables for their nodes, and whether their data bypasses the kernel."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from pytest_hetgpu.model.job import Fabric
 class FabricKind(abc.ABC):
     """One kind of network between nodes.
 
-    `rdma`: its adapters move data past the kernel, so that the byte counters of a node's interface stay flat meanwhile.
-    `link_layer` is how sysfs calls the ports of its HCAs (`/sys/class/infiniband/*/ports/*/link_layer`), "" where it
-    has none there.
+    `rdma`: its adapters bypass the kernel, so the byte counters of a node's interface do not count the data.
+    `link_layer` is sysfs' name for the ports of its HCAs (`/sys/class/infiniband/*/ports/*/link_layer`), "" without
+    one.
     """
 
     rdma: ClassVar[bool] = False
@@ -23,18 +23,19 @@ class FabricKind(abc.ABC):
 
     @abc.abstractmethod
     def environment(self, fabric: Fabric) -> Mapping[str, str]:
-        """Variables for every rank on such a node, the lowest layer of its environment; what is not known is left out.
+        """Return variables for every rank on such a node, the lowest layer of its environment.
 
-        Only what no transport of its own could say better: a variable here holds for all transports.
+        Unknown values are left out. The variables apply to all transports. So a variable that a transport can set more
+        precisely must not be here.
         """
 
 
 GID_INDEX = "gid_index.py"
-"""The program that finds a GID index on a node, and hands it to another one."""
+"""Program that finds a GID index on a node, and passes it to another program."""
 
 
 def gid_needed(fabric: Fabric) -> bool:
-    """Return whether ranks on the fabric need a GID index that nobody has given: RoCE's, which only its node knows."""
+    """Return whether ranks on the fabric need a GID index that is not set. RoCE's is known to its node only."""
     kind = find("fabrics", fabric.kind, FabricKind)  # type: ignore[type-abstract]
     return kind.rdma and kind.link_layer == "Ethernet" and fabric.gid_index is None
 
@@ -45,10 +46,10 @@ def gid_arguments(fabric: Fabric) -> tuple[str, str]:
 
 
 def without_none(variables: Mapping[str, str | None]) -> dict[str, str]:
-    """Those variables that have a value."""
+    """Return the variables that have a value."""
     return {name: value for name, value in variables.items() if value is not None}
 
 
 def device_and_port(hca: str | None) -> str | None:
-    """An HCA as UCX_NET_DEVICES names it: `mlx5_0` is `mlx5_0:1`, as adapters of one port have it."""
+    """Return an HCA for UCX_NET_DEVICES: `mlx5_0` is `mlx5_0:1`, as on adapters with one port."""
     return hca if hca is None or ":" in hca else f"{hca}:1"

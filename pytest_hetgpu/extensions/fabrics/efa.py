@@ -9,10 +9,10 @@ from pytest_hetgpu.model.job import Fabric
 
 
 class Efa(FabricKind):
-    """The interface of NCCL's first handshake, which is an ordinary one beside the adapter.
+    """EFA: the interface of NCCL's first handshake, an ordinary one beside the adapter.
 
-    No FI_PROVIDER: it would hold for every use of libfabric, also for a transport that asks for another provider. The
-    transport `ofi` names its own, and NCCL's plugin asks for efa on EC2 (aws-ofi-nccl, src/platform-aws.c).
+    FI_PROVIDER is not set: it would apply to every use of libfabric, even if a transport requires another provider. The
+    transport `ofi` names its own, and NCCL's plugin requires efa on EC2 (aws-ofi-nccl, src/platform-aws.c).
     """
 
     rdma = True

@@ -9,9 +9,9 @@ from pytest_hetgpu.model.job import Fabric
 
 
 class Infiniband(FabricKind):
-    """Names the HCA to NCCL and UCX, and to NCCL the interface of its first handshake; sources as for RoCE.
+    """InfiniBand: the HCA for NCCL and UCX, and the interface of NCCL's first handshake. Sources as for RoCE.
 
-    Without an HCA both choose among all of the node, as they should where it has several. A GID index is RoCE's.
+    Without an HCA both choose among all of the node, which is right for several HCAs. Only RoCE needs a GID index.
     """
 
     rdma = True

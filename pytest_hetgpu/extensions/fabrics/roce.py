@@ -9,13 +9,13 @@ from pytest_hetgpu.model.job import Fabric
 
 
 class Roce(FabricKind):
-    """Names the HCA and the GID to every library that would otherwise guess.
+    """RoCE: the HCA and the GID for every library that would otherwise guess.
 
-    NCCL's, with its numbers of sockets and threads: EPFL RCP, "Using RDMA for efficient inter-node communication";
-    NCCL_IB_HCA takes a name or the beginning of one, NCCL_SOCKET_IFNAME is the interface of its first handshake
+    NCCL's variables, with numbers of sockets and threads: EPFL RCP, "Using RDMA for efficient inter-node
+    communication". NCCL_IB_HCA takes a name or a prefix, NCCL_SOCKET_IFNAME is the interface of its first handshake
     (https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html). UCX's: UCX_NET_DEVICES is `HCA:PORT`
-    (https://docs.open-mpi.org/en/v5.0.x/tuning-apps/networking/ib-and-roce.html), UCX_IB_GID_INDEX as
-    `ucx_info -cf` has it.
+    (https://docs.open-mpi.org/en/v5.0.x/tuning-apps/networking/ib-and-roce.html), UCX_IB_GID_INDEX as in `ucx_info
+    -cf`.
     """
 
     rdma = True

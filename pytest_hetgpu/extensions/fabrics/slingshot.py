@@ -9,12 +9,12 @@ from pytest_hetgpu.model.job import Fabric
 
 
 class Slingshot(FabricKind):
-    """NCCL and RCCL shake hands over the interfaces of Slingshot, whose names all begin with `hsn`.
+    """Slingshot: NCCL and RCCL shake hands over its interfaces, whose names all begin with `hsn`.
 
-    Left to themselves they may take the management network (LUMI, "Extreme-scale AI", question 6;
+    By default they may use the management network (LUMI, "Extreme-scale AI", question 6;
     https://docs.isambard.ac.uk/user-documentation/guides/nccl).
 
-    No FI_PROVIDER: it would hold for every use of libfabric, also for a transport that asks for another provider. The
+    FI_PROVIDER is not set: it would apply to every use of libfabric, even if a transport requires another provider. The
     transport `ofi` names its own, and the plugin of NCCL and RCCL finds cxi.
     """
 

@@ -9,7 +9,7 @@ from pytest_hetgpu.model.job import Fabric
 
 
 class Tcp(FabricKind):
-    """Asks for nothing: each transport pins the fabric's interface by itself, in the words of its own library."""
+    """TCP: no variables. Each transport pins the fabric's interface by a setting of its own library."""
 
     def environment(self, fabric: Fabric) -> Mapping[str, str]:
         return {}

@@ -1,1 +1,1 @@
-"""What computes: one file a platform."""
+"""Accelerator platforms: one file per platform."""

@@ -1,4 +1,4 @@
-"""What every platform file says."""
+"""The interface of platforms."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pytest_hetgpu.model.job import ContainerOptions
 
 
 class Platform:
-    """One kind of accelerator. `devices` are the paths of which a node with a usable one has all.
+    """One kind of accelerator. A node with a usable one has all paths in `devices`.
 
-    `container` is what a container needs to use it; nothing that a plain CPU does not need is in the default.
+    `container` holds the options that a container needs to use it. A plain CPU needs none.
     """
 
     devices: ClassVar[tuple[str, ...]] = ()

@@ -6,4 +6,4 @@ from pytest_hetgpu.extensions.hardware.base import Platform
 
 
 class Cpu(Platform):
-    """Host memory only."""
+    """The CPU platform: host memory only."""

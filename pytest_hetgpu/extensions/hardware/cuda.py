@@ -10,7 +10,7 @@ class Cuda(Platform):
     """CUDA devices; the control device appears with the kernel driver.
 
     Containers get the GPUs from the NVIDIA container toolkit. Tracing lets ranks of one host copy from each other's
-    memory (CMA); shared memory holds NCCL's and UCX's buffers, of which Docker's 64 MB are too few.
+    memory (CMA). Shared memory holds NCCL's and UCX's buffers, which do not fit into Docker's 64 MB.
     """
 
     devices = ("/dev/nvidiactl",)

@@ -7,10 +7,10 @@ from pytest_hetgpu.model.job import ContainerOptions
 
 
 class Rocm(Platform):
-    """ROCm devices; both nodes come from the amdgpu kernel driver.
+    """ROCm devices; the amdgpu kernel driver creates both device nodes.
 
-    A container needs both devices, the group that owns them, and (for memory mapped between processes) tracing without
-    seccomp: https://rocm.docs.amd.com/projects/install-on-linux/en/latest/how-to/docker.html.
+    A container needs both devices, the group that owns them, and tracing without seccomp for memory mapped between
+    processes: https://rocm.docs.amd.com/projects/install-on-linux/en/latest/how-to/docker.html.
     """
 
     devices = ("/dev/kfd", "/dev/dri")

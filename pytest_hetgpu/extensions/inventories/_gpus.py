@@ -55,9 +55,9 @@ _VENDOR_OF = {word: platform for platform, names in _VENDORS.items() for word in
 
 
 def identify(*texts: str) -> tuple[str, str]:
-    """Platform and instruction set that the first text which names a product or a vendor tells; ("", "") if none does.
+    """Return platform and instruction set of the first text that names a product or a vendor; else ("", "").
 
-    `mi250x`, `NVIDIA-A100-SXM4-80GB`, `a100_80gb`, `AMD_Instinct_MI300X_OAM` and `nvidia` do; so does `gfx90a`.
+    Examples: `mi250x`, `NVIDIA-A100-SXM4-80GB`, `a100_80gb`, `AMD_Instinct_MI300X_OAM`, `nvidia`, `gfx90a`.
     """
     for text in texts:
         parts = [part for part in re.split(r"[^a-z0-9]+", text.lower()) if part]

@@ -10,7 +10,7 @@ _PART = re.compile(r"(?:[^,\[\]]|\[[^\[\]]*\])+")
 
 
 def expand(text: str, most: int) -> list[str]:
-    """The names in a list, in its order; ValueError where it is none, or names more than `most`."""
+    """Expand a list to its names, in order. Raises ValueError if it is invalid, or has more than `most` names."""
     names: list[str] = []
     for part in _split(text):
         pieces = [_values(piece, most) if piece.startswith("[") else [piece] for piece in _pieces(part)]

@@ -1,4 +1,4 @@
-"""JSON as a stranger may write it: every mistake in it is Malformed, with the line where it is."""
+"""JSON of another program: every error in it is a MalformedInventory with its line."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pytest_hetgpu.model.messages import show
 
 _BLANK = re.compile(r"[ \t\n\r]*")
 _DECODER = json.JSONDecoder()
-# A line is found by reading the text again up to there.
+# Finding a line reads the text again up to it.
 _MOST_LINES = 300
 
 Path = Sequence[str | int]
 
 
 class JsonText:
-    """A JSON text; places in it are paths of keys and positions, like `("nodes", 3, "gres")`."""
+    """A JSON text; positions in it are paths of keys and indexes, like `("nodes", 3, "gres")`."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -34,7 +34,7 @@ class JsonText:
             raise MalformedInventory(None, f"not to be read: {error}") from None
 
     def line(self, path: Path) -> int:
-        """The line where a place starts, or the last of its surroundings that is there."""
+        """Return the line of a position, or of the innermost existing parent."""
         at = _BLANK.match(self._text, 0).end()  # type: ignore[union-attr]
         for part in path:
             inner = self._inside(at, part)
@@ -44,12 +44,12 @@ class JsonText:
         return self._text.count("\n", 0, at) + 1
 
     def where(self, path: Path) -> int | None:
-        """The same for things that are told of, and may be many; None once enough were asked for."""
+        """Return the line of a position for a report; None after many calls, as each reads the text again."""
         self._asked += 1
         return self.line(path) if self._asked <= _MOST_LINES else None
 
     def take(self, value: Any, kind: type, path: Path, what: str) -> Any:
-        """A value that must be of a type; Malformed says where it is, and what it is instead."""
+        """Return a value of the required type. Raises MalformedInventory with its position and actual value."""
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
             raise MalformedInventory(self.line(path), f"{place(path)} must be {what}, not {show(value)}")
         return value
@@ -77,7 +77,7 @@ class JsonText:
 
 
 def place(path: Path) -> str:
-    """`nodes[3].gres`; "the file" for all of it."""
+    """Format a position: `nodes[3].gres`; "the file" for all of it."""
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{_key(part)}" for part in path)
     return text.lstrip(".") or "the file"
 

@@ -1,6 +1,6 @@
-"""What a source of hosts gives: the hosts that it names, what it says they are, and what it had to leave out.
+"""The interface of inventory sources: hosts in a text, with their properties, and skipped entries.
 
-A source is a pure reader of text. Running what prints the text is not its business: `commands` only says what to run.
+A source is a pure parser of text. `commands` names the commands that print the text; the source does not run them.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 UNKNOWN_PLATFORM = "?"
-"""The platform of a host that nothing but its name and groups may decide.
+"""Platform of a host that only its name and groups can decide.
 
-It has accelerators, and the source does not tell whose; or the source names machines of all sorts.
+Its accelerators have no known vendor, or the source lists machines of all kinds.
 """
 
 MOST_HOSTS = 200_000
 
 
 class MalformedInventory(ValueError):
-    """Text that is not what the source should be; `line` counts from 1, None where all of it is meant."""
+    """A text in a wrong format; `line` counts from 1, None for the whole text."""
 
     def __init__(self, line: int | None, text: str) -> None:
         self.line = line
@@ -30,12 +30,19 @@ class MalformedInventory(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ListedHost:
-    """A host. `address` is what the other hosts call it, `name` what the source does, `line` where it says so.
+    """A host in a source.
 
-    `engine_host` is where this machine reaches it, if elsewhere. `hardware` are names of the matrix that the
-    source itself gives it, () where that is left to rules. `groups` are words that may name its hardware
-    (partitions, features, an output's name). `platform` is "" where the source tells of no accelerator; `gpus` is
-    their number, None where it is not told. `slots` are ranks it may take.
+    Attributes:
+        address: address for the other hosts.
+        name: name in the source.
+        line: line in the source.
+        engine_host: address for this machine, if it differs.
+        hardware: names of the matrix that the source itself gives, () if rules decide.
+        groups: words that may name its hardware: partitions, features, an output's name.
+        platform: "" if the source shows no accelerator.
+        gpus: number of GPUs, None if not known.
+        slots: ranks that it may take.
+
     """
 
     address: str
@@ -55,7 +62,7 @@ class ListedHost:
 
 @dataclass(frozen=True, slots=True)
 class SkippedEntry:
-    """What was left out, and why; never a value that is secret."""
+    """An entry that was left out, with the reason; never a secret value."""
 
     name: str
     why: str
@@ -64,7 +71,7 @@ class SkippedEntry:
 
 @dataclass(frozen=True, slots=True)
 class HostListing:
-    """All that a source gave, each in its order. `secrets` are texts that it marks as such; they are redacted."""
+    """The parsed hosts, in order. `secrets` are texts that the source marks as such; they are redacted."""
 
     hosts: tuple[ListedHost, ...] = ()
     skipped: tuple[SkippedEntry, ...] = ()
@@ -72,9 +79,10 @@ class HostListing:
 
 
 class InventorySource(abc.ABC):
-    """One kind of source. `title` is what a person calls it.
+    """One kind of source. `title` is its name for users.
 
-    `commands` print its text on this machine, the first that can; () where only a file can be read.
+    `commands` print its text on this machine, and the first one that works counts. They are () if only a file can be
+    read.
     """
 
     title: ClassVar[str]
@@ -83,9 +91,9 @@ class InventorySource(abc.ABC):
     @classmethod
     @abc.abstractmethod
     def read(cls, text: str) -> HostListing:
-        """The hosts in a text. Malformed, with its line, for what cannot be one; nothing else, whatever it holds."""
+        """Parse the hosts in a text. Raises MalformedInventory for a wrong format, and nothing else for any text."""
 
 
 def number(text: str, most: int = 1_000_000) -> int | None:
-    """A whole number from 0 to `most` in plain digits, else None."""
+    """Parse a whole number from 0 to `most` in plain digits, else return None."""
     return int(text) if re.fullmatch(r"[0-9]{1,9}", text) and int(text) <= most else None

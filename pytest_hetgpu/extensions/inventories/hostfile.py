@@ -27,10 +27,10 @@ _KNOWN = (*_COUNTS, *_USERS, *_OTHERS)
 
 
 class HostfileSource(InventorySource):
-    """A host a line. A host that is there again has the slots of both lines.
+    """A hostfile with one host per line. A repeated host has the slots of all its lines.
 
     After an `@` a number behind the colon is a port, else it is MPICH's number of ranks. `# hardware=NAME` in a line
-    says which hardware of the matrix the host is. Slots are told, not used: ranks per node are the matrix's.
+    names the host's hardware in the matrix. Slots are reported, not used: the matrix sets the ranks per node.
     """
 
     title = "hostfile of Open MPI, MPICH or ssh"
@@ -38,25 +38,25 @@ class HostfileSource(InventorySource):
     @classmethod
     def read(cls, text: str) -> HostListing:
         hosts: dict[tuple[str, str | None, str | None], ListedHost] = {}
-        left: list[SkippedEntry] = []
+        skipped: list[SkippedEntry] = []
         for line, row in enumerate(text.splitlines(), 1):
             said, _, comment = row.partition("#")
             tokens = said.replace(" =", "=").replace("= ", "=").split()
             if not tokens:
                 continue
             if tokens[0].startswith("^"):
-                left.append(SkippedEntry(tokens[0][1:], "is excluded by ^", line))
+                skipped.append(SkippedEntry(tokens[0][1:], "is excluded by ^", line))
                 continue
             found = _host(tokens, tuple(_HARDWARE.findall(comment)), line)
             if found.slots == 0:
-                left.append(SkippedEntry(found.name, "has no slots", line))
+                skipped.append(SkippedEntry(found.name, "has no slots", line))
                 continue
             key = found.address, found.user, found.port
             first = hosts.setdefault(key, found)
             if first is not found:
                 hardware = tuple(dict.fromkeys((*first.hardware, *found.hardware)))
                 hosts[key] = replace(first, slots=(first.slots or 1) + (found.slots or 1), hardware=hardware)
-        return HostListing(tuple(hosts.values()), tuple(left))
+        return HostListing(tuple(hosts.values()), tuple(skipped))
 
 
 def _host(tokens: list[str], hardware: tuple[str, ...], line: int) -> ListedHost:
@@ -79,7 +79,7 @@ def _host(tokens: list[str], hardware: tuple[str, ...], line: int) -> ListedHost
 
 
 def _behind_colon(text: str, line: int) -> tuple[str, str | None]:
-    """`host:4`, `[fe80::1]:4`, `fe80::1`: the address, and what follows its colon."""
+    """Split `host:4`, `[fe80::1]:4` and `fe80::1` into the address and the part after its colon."""
     if text.startswith("["):
         address, closed, rest = text[1:].partition("]")
         if not closed or (rest and not rest.startswith(":")):

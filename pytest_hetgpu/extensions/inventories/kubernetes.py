@@ -25,7 +25,7 @@ from pytest_hetgpu.extensions.runtimes.pods.request import GPUS
 _MARKS = {"cuda": ("nvidia.com/gpu.present", "nvidia.com/gpu.product"), "rocm": ("amd.com/gpu.device-id",)}
 _AMD = ("amd.com/gpu.", "beta.amd.com/gpu.")
 _OURS = "hetgpu/hardware"
-# By these a site names its kinds of nodes: pools of EKS, GKE, AKS and RunAI, and types of machines.
+# Labels for kinds of nodes: pools of EKS, GKE, AKS and RunAI, and types of machines.
 _GROUPS = (
     *("eks.amazonaws.com/nodegroup", "cloud.google.com/gke-nodepool", "agentpool"),
     *("kubernetes.azure.com/agentpool", "node.kubernetes.io/instance-type", "run.ai/node-pool", "run.ai/type"),
@@ -33,10 +33,10 @@ _GROUPS = (
 
 
 class KubernetesSource(InventorySource):
-    """Nodes that are ready and take pods. The label `hetgpu/hardware` names the hardware of the matrix that one is.
+    """The nodes that are ready and accept pods. The label `hetgpu/hardware` names a node's hardware in the matrix.
 
-    The platform is that of the GPUs that can be asked for; the instruction set comes from NVIDIA's compute capability,
-    else the product, and from AMD's device id, else the product.
+    The platform is that of the allocatable GPUs. The instruction set comes from NVIDIA's compute capability, else the
+    product, and from AMD's device id, else the product.
     """
 
     title = "nodes of Kubernetes"
@@ -53,25 +53,25 @@ class KubernetesSource(InventorySource):
         if len(items) > MOST_HOSTS:
             raise MalformedInventory(None, f"names more than {MOST_HOSTS:,} nodes")
         found: list[ListedHost] = []
-        left: list[SkippedEntry] = []
+        skipped: list[SkippedEntry] = []
         for index, item in enumerate(items):
             path: Path = () if single else ("items", index)
             one = _judged(_Item(document, document.take(item, dict, path, "a map"), path))
             if isinstance(one, ListedHost):
                 found.append(one)
             elif one:
-                left.append(one)
-        return HostListing(tuple(found), tuple(left))
+                skipped.append(one)
+        return HostListing(tuple(found), tuple(skipped))
 
 
 class _Item:
-    """One node, and where it stands."""
+    """One node with its position."""
 
     def __init__(self, document: JsonText, item: Mapping[str, Any], path: Path) -> None:
         self._document, self._item, self.path = document, item, path
 
     def at(self, *keys: str) -> dict[str, Any]:
-        """The map below these keys; empty where there is none. Malformed where it is something else."""
+        """Return the map below these keys, empty without one. Raises MalformedInventory for another type."""
         value: Any = self._item
         for place, key in enumerate(keys, 1):
             value = value.get(key)
@@ -82,19 +82,19 @@ class _Item:
         return found
 
     def maps(self, *keys: str) -> list[dict[str, Any]]:
-        """The maps in the list below these keys."""
+        """Return the maps in the list below these keys."""
         value = self.at(*keys[:-1]).get(keys[-1]) or []
         self._document.take(value, list, (*self.path, *keys), "a list")
         return [one for one in value if isinstance(one, dict)]
 
     def name(self) -> str:
-        """Its name, without which it is no node."""
+        """Its name; a node must have one."""
         path = (*self.path, "metadata", "name")
         name: str = self._document.take(self.at("metadata").get("name"), str, path, "a node's name")
         return name
 
     def line(self) -> int | None:
-        """Where it begins."""
+        """Its line."""
         return self._document.where(self.path)
 
 
@@ -144,7 +144,7 @@ def _count(value: Any) -> int:
 
 
 def _address(item: _Item) -> str:
-    """The first internal address, which the other nodes reach."""
+    """Return the first internal address, which the other nodes can reach."""
     found = {
         one.get("type"): one.get("address")
         for one in reversed(item.maps("status", "addresses"))

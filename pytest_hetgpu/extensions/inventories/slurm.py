@@ -1,6 +1,6 @@
 """Nodes of Slurm: `scontrol show nodes` and `sinfo`, as JSON and as text.
 
-Shapes as printed by 22.05 (`sinfo --json` has `nodes`, scontrol no JSON for them), and since 23.02 by
+Formats: 22.05 as printed (`sinfo --json` has `nodes`, scontrol has no JSON for them). Since 23.02 by
 https://slurm.schedmd.com/rest_api.html (`nodes` of scontrol, `sinfo` of sinfo, states as lists).
 """
 
@@ -26,7 +26,7 @@ from pytest_hetgpu.extensions.inventories.base import (
 )
 from pytest_hetgpu.model.messages import show
 
-# What no job is started on, by whatever states stand beside it; sinfo puts signs behind a state that say the same.
+# States without new jobs, whatever the other states are. sinfo appends signs with the same meaning to a state.
 _UNUSABLE = {
     *(
         "DOWN",
@@ -54,7 +54,7 @@ _UNUSABLE = {
     *("DRNG", "COMPLETING_FAIL", "UNK", "FUTR", "INVAL"),
 }
 _SIGNS = {"*": "does not respond", "~": "is powered off", "%": "is powering off", "$": "is reserved for maintenance"}
-# A type may begin with a digit (1080ti, 3g.20gb); one of digits alone (3090) is told from a number by what follows.
+# A type may begin with a digit (1080ti, 3g.20gb); a type of digits alone (3090) is recognised by the following text.
 _GRES = re.compile(
     r"gpu(?::(?P<type>(?![0-9]+(?:[(,]|$))[^:,()]+))?(?::(?P<count>[0-9]+))?(?:\([^()]*\))?(?=[, ]|$)", re.ASCII
 )
@@ -72,9 +72,9 @@ _COLUMNS = {
 
 @dataclass(slots=True)
 class _Node:
-    """What one place says of a node; the same node may be told of again, by another partition.
+    """A node in one entry; another partition may list the same node again.
 
-    `gres` is None where nothing is said of it.
+    `gres` is None if the entry has none.
     """
 
     name: str
@@ -88,9 +88,9 @@ class _Node:
 
 
 class SlurmSource(InventorySource):
-    """Nodes that jobs can start on. `gres` tells the platform by its type; where it has none, the features do.
+    """The nodes that jobs can start on. The type in `gres` gives the platform; without one the features do.
 
-    Features and partitions are groups. A node that is down, drained or does not answer is left out, with its reason.
+    Features and partitions are groups. A node that is down, drained or does not respond is skipped, with its reason.
     """
 
     title = "nodes of Slurm"
@@ -139,7 +139,7 @@ def _judged(node: _Node) -> ListedHost | SkippedEntry:
 
 
 def _gpus(gres: str) -> tuple[list[str], int]:
-    """Types and number of GPUs: `gpu:a100:4(S:0-1),gpu:2`; "gpu" alone is one."""
+    """Return types and number of GPUs: `gpu:a100:4(S:0-1),gpu:2`; "gpu" alone is one."""
     types, count = [], 0
     for found in _GRES.finditer(gres):
         if found.start() and gres[found.start() - 1] not in ", ":
@@ -150,7 +150,7 @@ def _gpus(gres: str) -> tuple[list[str], int]:
 
 
 def _words(value: Any) -> list[str]:
-    """A list, or what commas part; Slurm's words for nothing are nothing."""
+    """Split a list, or a text at commas; Slurm's words for nothing give nothing."""
     parts = value if isinstance(value, list) else re.split(r"[,&|+]", value) if isinstance(value, str) else []
     texts = (part.strip() for part in parts if isinstance(part, str))
     return [text for text in texts if text and text.strip("()").lower() not in ("null", "n/a", "none")]
@@ -186,7 +186,7 @@ def _of_node(document: JsonText, entry: Mapping[str, Any], index: int, line: int
 
 
 def _of_sinfo(document: JsonText, entry: Mapping[str, Any], index: int, line: int | None) -> Iterable[_Node]:
-    """A line of sinfo: nodes that are alike, of one partition."""
+    """Yield the nodes of a line of sinfo: equal nodes of one partition."""
 
     def inner(name: str, key: str) -> Any:
         part = entry.get(name)
@@ -230,7 +230,7 @@ def _from_text(text: str) -> Iterable[_Node]:
 
 
 def _of_scontrol(rows: list[str]) -> Iterable[_Node]:
-    """Blocks of `Key=Value` that begin with NodeName, or a line for each node (`--oneliner`)."""
+    """Yield the nodes of blocks of `Key=Value` that begin with NodeName, or of one line per node (`--oneliner`)."""
     node: _Node | None = None
     for line, row in enumerate(rows, 1):
         for key, value in _fields(row):
@@ -260,7 +260,7 @@ def _tell(node: _Node, key: str, value: str) -> None:
 
 
 def _fields(row: str) -> Iterable[tuple[str, str]]:
-    """`Key=Value` pairs of a line; a value may hold spaces."""
+    """Yield the `Key=Value` pairs of a line; a value may contain spaces."""
     found = list(_FIELD.finditer(row))
     ends = [*(one.start() for one in found[1:]), len(row)]
     for one, end in zip(found, ends, strict=False):
@@ -268,11 +268,11 @@ def _fields(row: str) -> Iterable[tuple[str, str]]:
 
 
 def _of_table(columns: list[str], rows: list[str], header: int) -> Iterable[_Node]:
-    """A table of sinfo. Only its last column may hold spaces."""
+    """Yield the nodes of a table of sinfo. Only its last column may contain spaces."""
     count = 0
     for line, row in enumerate(rows[header:], header + 1):
         cells = row.split(None, len(columns) - 1)
-        # A partition without nodes has nothing where their names would stand.
+        # A partition without nodes has no names in this column.
         nobody = columns[-1:] == ["names"] and len(cells) == len(columns) - 1 and "n/a" in cells
         if nobody or not cells or cells == rows[header - 1].split():
             continue

@@ -25,25 +25,25 @@ _MOST_PATTERNS = 5_000
 
 @dataclass(slots=True)
 class _HostBlock:
-    """What holds for hosts of these patterns; `line` is that of its heading."""
+    """The settings for hosts of these patterns; `line` is that of its heading."""
 
     patterns: tuple[str, ...]
     line: int
     settings: dict[str, str] = field(default_factory=dict)
 
     def holds(self, alias: str) -> bool:
-        """As ssh decides: one pattern fits, and none of those with a ! does."""
+        """Return whether it applies to an alias, by ssh's rule: one pattern matches, and no negated one does."""
         return any(_fits(alias, one) for one in self.patterns if not one.startswith("!")) and not any(
             _fits(alias, one[1:]) for one in self.patterns if one.startswith("!")
         )
 
 
 class SshConfigSource(InventorySource):
-    """Aliases without wildcards are hosts; what entries with wildcards say holds for them, too: the first value wins.
+    """Aliases without wildcards are hosts. Entries with wildcards apply to them, too: the first value wins.
 
-    `Match` and `Include` are not followed, and a host behind a jump or a proxy command is skipped out: nothing but the
-    user's own ssh configuration can say to ssh how to get there. What a host is for is said, or told by its name: such
-    a file knows bastions and code forges, too.
+    `Match` and `Include` are not followed. A host behind a jump or a proxy command is skipped. Only the user's own ssh
+    configuration describes the way to it. The file also lists bastions and code forges. So the user, or the host's
+    name, must give its hardware.
     """
 
     title = "ssh configuration"
@@ -99,7 +99,7 @@ def _host(alias: str, line: int, settings: dict[str, str]) -> ListedHost | Skipp
 
 
 def _blocks(text: str) -> tuple[list[_HostBlock], list[SkippedEntry]]:
-    """The entries in their order; what stands before the first holds for all hosts."""
+    """Return the entries in order; lines before the first entry apply to all hosts."""
     blocks, skipped = [_HostBlock(("*",), 0)], []
     asleep = False
     for line, row in enumerate(text.splitlines(), 1):
@@ -129,7 +129,7 @@ def _blocks(text: str) -> tuple[list[_HostBlock], list[SkippedEntry]]:
 
 
 def _split(row: str, line: int) -> tuple[str, str]:
-    """`keyword` and the rest; they may be parted by `=`."""
+    """Split a row into `keyword` and the rest, separated by blanks or `=`."""
     text = row.strip()
     if not text or text.startswith("#"):
         return "", ""
@@ -151,5 +151,5 @@ def _plain(pattern: str) -> bool:
 
 
 def _fits(alias: str, pattern: str) -> bool:
-    """With `*` and `?` alone, as ssh has it."""
+    """Match with `*` and `?` only, as ssh does."""
     return alias == pattern if _plain(pattern) else fnmatchcase(alias, pattern.replace("[", "[[]"))

@@ -1,4 +1,4 @@
-"""Outputs of Terraform and OpenTofu (`terraform output -json`): which of them are addresses, and of what.
+"""Outputs of Terraform and OpenTofu (`terraform output -json`): addresses, and the things that have them.
 
 https://developer.hashicorp.com/terraform/cli/commands/output: a map of names to `value`, `type` and `sensitive`.
 """
@@ -22,7 +22,7 @@ from pytest_hetgpu.extensions.inventories.base import (
 )
 from pytest_hetgpu.model.messages import show
 
-# What ends the name of an output that holds addresses; the longest that fits is taken off.
+# Suffixes of names of outputs that hold addresses; the longest match is removed.
 _ADDRESS = re.compile(
     r"^(?:(?P<what>.+?)[_-])??(?P<way>(?:(?P<side>public|private|internal|external)[_-])?"
     r"(?:ipv?[46]?s?|ip[_-]address(?:es)?|address(?:es)?|hosts?|hostnames?|dns(?:[_-]names?)?|nodes?))$"
@@ -38,11 +38,13 @@ Side = str
 class TerraformSource(InventorySource):
     """Hosts by the names of outputs.
 
-    A sensitive output is left out; its texts are redacted from then on. A map with an address (`private_ip`, `ip`,
-    `public_ip`, ...) is a host. Below an output whose name ends in a word for addresses (`g4dn_private_ips`,
-    `hosts`) every text is an address, of what stands before that word. Keys of maps are groups, too. Where there
-    are as many public addresses of something as private ones, they are how this machine gets there. A database has
-    an address, too: what a host is for is said, or told by its groups.
+    - A sensitive output is skipped, and its texts are redacted from then on.
+    - A map with an address (`private_ip`, `ip`, `public_ip`, ...) is a host.
+    - If an output's name ends in a word for addresses (`g4dn_private_ips`, `hosts`), every text below it is an address
+      of the thing before that word.
+    - Keys of maps are groups, too.
+    - If a thing has as many public as private addresses, this machine uses the public ones.
+    - A database has an address, too. So the user, or a host's groups, must give its hardware.
     """
 
     title = "outputs of Terraform"
@@ -52,7 +54,7 @@ class TerraformSource(InventorySource):
         document = JsonText(text)
         outputs = document.take(document.root, dict, (), "a map of outputs, as `terraform output -json` prints it")
         hosts: list[tuple[str, Side, ListedHost]] = []
-        left: list[SkippedEntry] = []
+        skipped: list[SkippedEntry] = []
         secrets: list[str] = []
         for name, output in outputs.items():
             if not isinstance(output, dict) or "value" not in output:
@@ -62,16 +64,16 @@ class TerraformSource(InventorySource):
                 )
             line = document.where((name,))
             if output.get("sensitive") is not False and output.get("sensitive") is not None:
-                left.append(SkippedEntry(_name(name), "is sensitive", line))
+                skipped.append(SkippedEntry(_name(name), "is sensitive", line))
                 secrets += _texts(output["value"])
                 continue
             found = list(_hosts(document, name, output["value"]))
             if not found:
-                left.append(SkippedEntry(_name(name), "holds no addresses by its name", line))
+                skipped.append(SkippedEntry(_name(name), "holds no addresses by its name", line))
             hosts += found
             if len(hosts) > MOST_HOSTS:
                 raise MalformedInventory(line, f"names more than {MOST_HOSTS:,} hosts")
-        return HostListing(tuple(_joined(hosts)), tuple(left), tuple(secrets))
+        return HostListing(tuple(_joined(hosts)), tuple(skipped), tuple(secrets))
 
 
 def _name(name: str) -> str:
@@ -79,7 +81,7 @@ def _name(name: str) -> str:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Every text in a value, whatever its depth."""
+    """Yield every text in a value, at any depth."""
     rest = [value]
     while rest:
         one = rest.pop()
@@ -101,7 +103,7 @@ def _hosts(document: JsonText, name: str, value: Any) -> Iterator[tuple[str, Sid
 def _below(
     document: JsonText, path: Path, value: Any, groups: tuple[str, ...], addresses: bool
 ) -> Iterator[ListedHost]:
-    """Every host in a value. Texts are only addresses where the output's name says so."""
+    """Yield every host in a value. Texts are addresses only if the output's name says so."""
     if len(path) > _DEEPEST:
         return
     if isinstance(value, str):
@@ -150,7 +152,7 @@ def _called(groups: tuple[str, ...]) -> str:
 
 
 def _joined(hosts: list[tuple[str, Side, ListedHost]]) -> Iterator[ListedHost]:
-    """Hosts in their order; a public list becomes the way to a private one of the same things and length."""
+    """Yield hosts in order; public addresses become the way to as many private ones of the same thing."""
     sides: dict[str, dict[Side, list[ListedHost]]] = {}
     for what, side, found in hosts:
         sides.setdefault(what, {}).setdefault(side, []).append(found)

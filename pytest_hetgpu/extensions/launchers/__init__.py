@@ -1,1 +1,1 @@
-"""How ranks start."""
+"""Launchers of ranks."""

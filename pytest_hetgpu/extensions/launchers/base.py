@@ -1,4 +1,4 @@
-"""How ranks start: rank contexts in, tokens out."""
+"""The interface of launchers: rank contexts in, tokens out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pytest_hetgpu.model.job import Command, RankContext, Stack
 
 @dataclass(frozen=True, slots=True)
 class Rendezvous:
-    """Where ranks of torch.distributed find each other: a name of the first node that all nodes know, and a port."""
+    """The meeting point of ranks of torch.distributed: a name of the first node that all nodes resolve, and a port."""
 
     address: str = "127.0.0.1"
     port: int = 29500
@@ -20,12 +20,20 @@ class Rendezvous:
 
 @dataclass(frozen=True, slots=True)
 class LaunchRequest:
-    """What a launcher is told. `stack` is the one that starts the ranks, which bring an interpreter of their own.
+    """The input of a launcher.
 
-    `mca` holds for all contexts; `root`: it runs as root; `cores`: those of its host. `ssh_config` is the file by which
-    it reaches the other hosts ("": there are none); `netdev` the interface its daemons are to use ("": their choice);
-    `prefix` where the other hosts have the stack, if elsewhere than the starter; `shared`: some nodes are on one host.
-    `programs` is the folder of our programs on the starter; `meeting` is where ranks of torch.distributed meet.
+    Attributes:
+        stack: stack that starts the ranks; they have interpreters of their own.
+        mca: parameters of all contexts.
+        root: the launcher runs as root.
+        cores: cores of its host.
+        ssh_config: file for ssh to the other hosts, "" if there are none.
+        netdev: interface of its daemons, "" for their choice.
+        prefix: prefix of the stack on the other hosts, if it differs.
+        shared: some nodes are on one host.
+        programs: folder of our programs on the launch node.
+        rendezvous: meeting point of ranks of torch.distributed.
+
     """
 
     stack: Stack
@@ -42,21 +50,21 @@ class LaunchRequest:
 
 
 class Launcher(abc.ABC):
-    """One way to start ranks. `apart`: each node is started by itself, and its ranks need not be consecutive."""
+    """One way to start ranks. `per_node`: each node starts on its own, and its ranks may not be consecutive."""
 
     per_node: ClassVar[bool] = False
 
     def unsuitable(self, stack: Stack, mca: Iterable[str], backend: str = "") -> str | None:
-        """Why this launcher cannot start a stack's ranks with these MCA parameters, None when it can.
+        """Return why this launcher cannot start a stack's ranks with these MCA parameters, None if it can.
 
         `backend` is that of torch.distributed, "" for ranks that call MPI.
         """
         return None
 
     def environment(self, meeting: Rendezvous) -> Mapping[str, str]:
-        """Variables by which ranks of torch.distributed find each other, where this launcher does not tell them."""
+        """Return variables for the rendezvous of torch.distributed, unless the launcher sets them itself."""
         return {"MASTER_ADDR": meeting.address, "MASTER_PORT": str(meeting.port)}
 
     @abc.abstractmethod
     def command(self, start: LaunchRequest) -> Command:
-        """The one command that starts every context. Pure: the same start gives the same tokens."""
+        """Return the one command that starts every context. Pure: the same request gives the same tokens."""

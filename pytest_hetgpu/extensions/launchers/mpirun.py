@@ -1,4 +1,4 @@
-"""mpirun of Open MPI and of MPICH (Hydra): uniform jobs, and MPMD where environment or program differ between nodes.
+"""mpirun of Open MPI and of MPICH (Hydra): uniform jobs, and MPMD if environment or program differ between nodes.
 
 | | Open MPI 4 | Open MPI 5 | MPICH |
 |---|---|---|---|
@@ -12,7 +12,7 @@
 | all ranks on this host | `OMPI_MCA_plm=isolated`, or it needs an ssh | nothing | nothing |
 | daemons' interface | `--mca oob_tcp_if_include DEV` | `--prtemca prte_if_include DEV` | `-iface DEV` |
 
-Variables are set with `env K=V` in each context: Open MPI 5 leaks `-x` into the contexts that follow, MPICH has none.
+Each context sets variables with `env K=V`: Open MPI 5 leaks `-x` into the following contexts, and MPICH has none.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Mpirun(Launcher):
 
 
 Group = tuple[RankContext, ...]
-"""Neighbours that differ in nothing but their hosts: one context of the command line."""
+"""Neighbours that differ in their hosts only: one context of the command line."""
 
 
 def _what(context: RankContext) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
@@ -57,7 +57,7 @@ def _what(context: RankContext) -> tuple[tuple[str, ...], tuple[tuple[str, str],
 
 
 def _alone(start: LaunchRequest) -> dict[str, str]:
-    """Give the variable by which Open MPI 4 needs no ssh; a parameter of the matrix beats it."""
+    """Return the variable that lets Open MPI 4 run without ssh; a parameter of the matrix overrides it."""
     old = 0 < start.stack.major < 5
     return {"OMPI_MCA_plm": "isolated"} if old and not _hosted(start.contexts) and not start.ssh_config else {}
 
@@ -65,7 +65,7 @@ def _alone(start: LaunchRequest) -> dict[str, str]:
 def _open_mpi(start: LaunchRequest, groups: Sequence[Group]) -> list[str]:
     hosted = _hosted(start.contexts)
     tokens = ["--allow-run-as-root"] if start.root else []
-    # Where hosts are given, so are their slots.
+    # Given hosts have slots.
     if not hosted and _ranks(start.contexts) > start.cores:
         tokens += ["--oversubscribe"] if 0 < start.stack.major < 5 else ["--map-by", ":OVERSUBSCRIBE"]
     tokens += _daemons(start)
@@ -75,13 +75,13 @@ def _open_mpi(start: LaunchRequest, groups: Sequence[Group]) -> list[str]:
 
 
 def _daemons(start: LaunchRequest) -> list[str]:
-    """How Open MPI's daemons get to the other hosts, and talk with each other (PRRTE's own names since 5)."""
+    """Return the options for Open MPI's daemons: ssh, interface, prefix (PRRTE's own names since 5)."""
     old = 0 < start.stack.major < 5
     option = "--mca" if old else "--prtemca"
     ssh = [option, "plm_rsh_agent" if old else "plm_ssh_agent", f"ssh -F {start.ssh_config}"]
     device = [option, "oob_tcp_if_include" if old else "prte_if_include", start.netdev]
     prefix = ["--prefix", start.prefix] if start.prefix else []
-    # Each daemon binds its first rank to core 0: on one host all of them, and 8 bytes take 4.6 ms instead of 10 us.
+    # Each daemon binds its first rank to core 0. On one host they share it: 8 bytes take 4.6 ms instead of 10 us.
     unbound = ["--bind-to", "none"] if start.shared else []
     return [
         *(ssh if start.ssh_config else ()),
@@ -117,6 +117,6 @@ def _ranks(contexts: Sequence[RankContext]) -> int:
 
 
 def _slots(contexts: Sequence[RankContext]) -> str:
-    """`a:2,b:1`: hosts in the order of their ranks."""
+    """Format hosts in the order of their ranks: `a:2,b:1`."""
     hosts = itertools.groupby(contexts, key=lambda context: context.host)
     return ",".join(f"{host}:{_ranks(tuple(group))}" for host, group in hosts)

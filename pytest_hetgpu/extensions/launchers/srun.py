@@ -1,4 +1,4 @@
-"""srun: ranks as a step of the allocation that holds the nodes, started by Slurm and wired up by its PMI plugin.
+"""srun: ranks as a step of the allocation that holds the nodes, started by Slurm, connected by its PMI plugin.
 
 | | srun's option |
 |---|---|
@@ -9,9 +9,9 @@
 | image by Apptainer | `apptainer exec --bind ... IMAGE` before the program |
 | image by pyxis | `--container-image=IMAGE --container-mounts=...` |
 
-Variables are set with `env K=V` behind all that: `--export` splits at commas, and a container may replace them.
-Of Slurm 22.05, steps over several components with `--mpi=pmix` now and then print their results and do not return;
-mpirun, which comes in by ssh, does not mind.
+`env K=V` after all that sets the variables: `--export` splits at commas, and a container may replace them. With Slurm
+22.05, steps over several components with `--mpi=pmix` sometimes print their results and hang. mpirun, which uses ssh,
+does not.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Srun(Launcher):
         return f"of {stack.vendor} takes no MCA parameters; this cell sets {names}" if takes_none else None
 
     def command(self, start: LaunchRequest) -> Command:
-        """As `Launcher.command`. NotHere for nodes that no allocation holds, or that one component cannot start."""
+        """Return the command. Raises NotHere for nodes outside an allocation, or that one component cannot start."""
         tokens = ["srun"]
         components = [tuple(found) for _, found in itertools.groupby(start.contexts, key=_group)]
         for component in components:
@@ -97,7 +97,7 @@ def _bound(batch: Batch, ranks: int) -> Iterator[str]:
 
 
 def _contained(batch: Batch, programs: str) -> Iterator[str]:
-    """What puts the program into the kind's image; its folder must be seen in there."""
+    """Yield the tokens that run the program in the image of the hardware, with its folder mounted."""
     if not batch.image:
         return
     folder = programs.rpartition("/")[0] or programs

@@ -1,11 +1,11 @@
 """torchrun: an agent on each node starts the node's ranks, and the agents meet by c10d at the first node.
 
-One agent needs no rendezvous with others (`--standalone`). `remote/torchruns.py`, on the starter, starts an agent
-for each context, elsewhere through the ssh that joins the nodes, and ends them all when one has failed: torchrun itself
-does neither. Contexts are separated by `:` as mpirun's are.
+A single agent needs no rendezvous (`--standalone`). `remote/torchruns.py`, on the launch node, starts an agent per
+context, on other nodes through ssh. It ends them all if one has failed. torchrun itself does neither. `:` separates
+contexts, as in mpirun.
 
-The backend c10d deals out ranks by the agents' addresses, whatever `--node-rank` says
-(torch/distributed/elastic/agent/server/api.py), so ranks report the node they are on.
+The backend c10d assigns ranks by the agents' addresses and ignores `--node-rank`
+(torch/distributed/elastic/agent/server/api.py), so ranks report their node.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Torchrun(Launcher):
         return f"takes no MCA parameters; this cell sets {names}" if names else None
 
     def environment(self, meeting: Rendezvous) -> Mapping[str, str]:
-        # Before each line of --tee stands the rank among all, not the one on its node, which two nodes share.
+        # The prefix of each line of --tee is the global rank. Local ranks repeat on every node.
         return {"TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE": "[${role_name}${rank}]:"}
 
     def command(self, start: LaunchRequest) -> Command:

@@ -1,1 +1,1 @@
-"""What a node is made of, as far as a job may care: one file a subject, one round trip for all."""
+"""Probes of a node's facts: one file per subject, one round trip for all."""

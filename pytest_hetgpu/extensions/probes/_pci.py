@@ -1,4 +1,4 @@
-"""PCI devices as sysfs shows them: what a driver that is not loaded cannot say."""
+"""PCI devices from sysfs: they show without a loaded driver."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class PciDevice(NamedTuple):
 
 
 def accelerators(raw: RawFacts, vendor: str) -> Iterator[PciDevice]:
-    """The accelerators of a vendor."""
+    """Yield the accelerators of a vendor."""
     for match, text in raw.texts(rf"{ROOT}/([^/]+)/vendor"):
         folder = f"{ROOT}/{match[1]}"
         if text == vendor and _ACCELERATOR.match(raw.text(f"{folder}/class") or ""):
@@ -32,12 +32,12 @@ def accelerators(raw: RawFacts, vendor: str) -> Iterator[PciDevice]:
 
 
 def looked(raw: RawFacts) -> bool:
-    """Whether any PCI device is to be seen: a machine without the bus, or a container without it, shows none."""
+    """Return whether any PCI device is visible. A machine without the bus, or a container without it, shows none."""
     return any(path.startswith(ROOT) for path in raw.files)
 
 
 def largest_bar(resource: str | None) -> int | None:
-    """Bytes of the largest of the six base address registers, whose lines (START END FLAGS) come first."""
+    """Return the bytes of the largest of the six base address registers, the first lines (START END FLAGS)."""
     sizes = []
     for line in (resource or "").splitlines()[:6]:
         words = line.split()
@@ -48,11 +48,11 @@ def largest_bar(resource: str | None) -> int | None:
 
 
 def plain(address: str) -> str:
-    """The address as sysfs writes it, `0000:00:1e.0`; NVIDIA's tools give the domain eight digits."""
+    """Return the address in the form of sysfs, `0000:00:1e.0`; NVIDIA's tools print the domain with eight digits."""
     domain, _, rest = address.lower().partition(":")
     return f"{domain[-4:]}:{rest}"
 
 
 def mebibytes(size: int) -> str:
-    """`8176 MiB`."""
+    """Format bytes as `8176 MiB`."""
     return f"{size // 1024**2} MiB"

@@ -1,7 +1,7 @@
-"""What every probe says: what it wants to see of a node, and which facts it reads from that.
+"""The interface of probes: the files and commands to collect from a node, and the facts to read from them.
 
-A probe asks for files and commands and reads the answer; it touches nothing itself. All probes of a node are asked in
-one call of `remote/gather_facts.py`, whose answer is a `Seen`.
+A probe only reads collected data. One call of `remote/gather_facts.py` collects the data of all probes of a node;
+`RawFacts` holds its answer.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pytest_hetgpu.model.facts import Fact, Facts, Value, absent, found, unknown
 
 @dataclass(frozen=True, slots=True)
 class CommandOutput:
-    """What a command on a node came to; `rc` is None where it did not end by itself, and `why` says what happened."""
+    """The output of a command on a node. `rc` is None if it did not exit by itself; `why` is the reason."""
 
     rc: int | None
     out: str = ""
@@ -33,14 +33,14 @@ class CommandOutput:
 
     @property
     def error(self) -> str:
-        """Why it has no answer, in a few words."""
+        """The reason why it has no answer, in a few words."""
         telling = self.err.strip().splitlines()[-1:] or self.out.strip().splitlines()[:1]
         return self.why or (f"exit {self.rc}" + (f": {telling[0].strip()[:200]}" if telling else ""))
 
 
 @dataclass(frozen=True, slots=True)
 class NodePath:
-    """A path on a node: where it leads, and what we may do there (letters of `rw`)."""
+    """A path on a node: its resolved target, and our permissions (letters of `rw`)."""
 
     real: str
     may: str = ""
@@ -48,7 +48,7 @@ class NodePath:
 
 @dataclass(frozen=True, slots=True)
 class RawFacts:
-    """What a node answered. Maps keep the order in which a loader would look; sizes are bytes."""
+    """The collected data of a node. Maps keep the loader's search order; sizes are bytes."""
 
     system: Mapping[str, Any] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
@@ -61,7 +61,10 @@ class RawFacts:
 
     @classmethod
     def of(cls, answer: Mapping[str, Any]) -> RawFacts:
-        """Read the answer of `remote/gather_facts.py`. Raises KeyError, TypeError or AttributeError if it is none."""
+        """Convert the answer of `remote/gather_facts.py`.
+
+        Raises KeyError, TypeError or AttributeError for another shape.
+        """
         return cls(
             system=dict(answer.get("system", {})),
             files=dict(answer.get("files", {})),
@@ -74,26 +77,26 @@ class RawFacts:
         )
 
     def text(self, *paths: str) -> str | None:
-        """The first of these files that could be read, without blanks at its ends."""
+        """Return the stripped text of the first readable one of these files."""
         return next((self.files[path].strip() for path in paths if path in self.files), None)
 
     def texts(self, pattern: str) -> Iterator[tuple[re.Match[str], str]]:
-        """Files whose whole path matches a regular expression, with their texts."""
+        """Yield the files whose whole path matches a regular expression, with their texts."""
         for path, text in self.files.items():
             match = re.fullmatch(pattern, path)
             if match:
                 yield match, text.strip()
 
     def existing(self, pattern: str) -> tuple[str, ...]:
-        """Paths that match a glob (`*` crosses slashes), as they were asked for."""
+        """Return the existing paths that match a glob (`*` crosses slashes), in the order of the request."""
         return tuple(path for path in self.paths if fnmatch.fnmatchcase(path, pattern))
 
     def command(self, name: str) -> CommandOutput:
-        """What a command came to; one that was not asked for, or found no file to work on, is missing."""
+        """Return the output of a command. A command that was not requested, or had no file to work on, is missing."""
         return self.commands.get(name, CommandOutput(None, missing=True, why="not here"))
 
     def each(self, name: str) -> Iterator[tuple[str, CommandOutput]]:
-        """The files that a command was run on, with what it came to."""
+        """Yield the files that a command was applied to, with its output."""
         for key, result in self.commands.items():
             which, _, path = key.partition(" ")
             if which == name and path:
@@ -111,7 +114,7 @@ def _ran(one: Mapping[str, Any]) -> CommandOutput:
 
 
 class Probe(abc.ABC):
-    """One subject. Its class variables are what it asks `remote/gather_facts.py` for, in that program's words."""
+    """A probe of one subject. Its class variables are the request to `remote/gather_facts.py`, in its terms."""
 
     title: ClassVar[str]
     files: ClassVar[tuple[str | tuple[str, int], ...]] = ()
@@ -123,24 +126,24 @@ class Probe(abc.ABC):
     each: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     env: ClassVar[tuple[str, ...]] = ()
     provides: ClassVar[tuple[str, ...]]
-    """Names of the facts it always gives, found or not."""
+    """Names of the facts that it always returns, found or not."""
 
     @abc.abstractmethod
     def read(self, raw: RawFacts) -> Facts:
-        """The facts of this subject, by name. Pure; every one of `promises` is among them."""
+        """Return the facts of this subject by name, with every name of `provides`. Pure."""
 
 
 def first(pattern: str, text: str, flags: int = re.MULTILINE) -> str | None:
-    """The first group of the first match, None without one."""
+    """Return the first group of the first match, None without one."""
     match = re.search(pattern, text, flags)
     return match[1].strip() if match else None
 
 
 def or_absent(value: Value | None, why: str = "") -> Fact:
-    """Found where there is a value, absent where it is None or empty."""
+    """Return a found fact for a value, an absent one for None or an empty value."""
     return found(value) if value else absent(why)
 
 
 def or_unknown(value: Value | None, why: str) -> Fact:
-    """Found where there is a value, unknown where it is None or empty."""
+    """Return a found fact for a value, an unknown one for None or an empty value."""
     return found(value) if value else unknown(why)

@@ -1,4 +1,4 @@
-"""NVIDIA accelerators: the driver, what it can run, and the compute capability of each device."""
+"""NVIDIA accelerators: the driver, its CUDA version, and the compute capability of each device."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _FIELDS = ("index", "name", "compute_cap", "memory.total", "pci.bus_id")
 
 
 class CudaProbe(Probe):
-    """By `nvidia-smi`; without it by /proc/driver/nvidia and the PCI bus, which do not tell the compute capability."""
+    """A probe by `nvidia-smi`, else by /proc/driver/nvidia and the PCI bus, which lack the compute capability."""
 
     title = "CUDA"
     commands = {
@@ -52,7 +52,7 @@ class CudaProbe(Probe):
 
     @staticmethod
     def _none(raw: RawFacts) -> Fact:
-        """Why there is no device: certain where neither driver nor bus shows one."""
+        """Return the reason why there is no device; an absence is certain if neither driver nor bus shows one."""
         result = raw.command("nvidia-smi")
         driver = bool(raw.text("/proc/driver/nvidia/version"))
         devices = list(_pci.accelerators(raw, _pci.NVIDIA))

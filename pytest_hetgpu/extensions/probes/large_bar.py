@@ -1,4 +1,4 @@
-"""Large BAR: whether a host can reach all of a device's memory, or only a window of it."""
+"""Large BAR: access of a host to all of a device's memory, or to a window of it only."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _VISIBLE = "mem_info_vis_vram_total"
 
 
 class LargeBarProbe(Probe):
-    """`yes` where the largest BAR of every device covers its memory.
+    """A probe for Large BAR: `yes` if the largest BAR of every device covers its memory.
 
-    AMD: amdgpu says how much memory there is and how much of it the host sees; without these the BAR in the PCI
-    resources. NVIDIA: `nvidia-smi -q -d MEMORY` gives the frame buffer and BAR1.
+    AMD: amdgpu reports the size of the memory and of the part that the host can access; without these the BAR in the
+    PCI resources counts. NVIDIA: `nvidia-smi -q -d MEMORY` prints the frame buffer and BAR1.
     """
 
     title = "Large BAR"
@@ -46,7 +46,7 @@ class LargeBarProbe(Probe):
 
     @staticmethod
     def _amd(raw: RawFacts, device: _pci.PciDevice) -> tuple[int, int] | None:
-        """Bytes that the host sees, and bytes that there are."""
+        """Return the bytes that the host can access, and all bytes."""
         folder = f"{_pci.ROOT}/{device.address}"
         total, visible = (raw.text(f"{folder}/{name}") or "" for name in (_VRAM, _VISIBLE))
         if not total.isdecimal():

@@ -7,7 +7,7 @@ import re
 from pytest_hetgpu.extensions.probes.base import Probe, RawFacts, first, or_unknown
 from pytest_hetgpu.model.facts import Facts, absent, found, unknown
 
-# What `fi_info -l` does, without that program: fi_getinfo() with FI_PROV_ATTR_ONLY (1 << 54) lists every provider,
+# `fi_info -l` without that program: fi_getinfo() with FI_PROV_ATTR_ONLY (1 << 54) lists every provider,
 # fi_tostr(..., FI_TYPE_VERSION = 18) is the package's version (rdma/fabric.h; the layout is that of libfabric.so.1).
 _ASK = """
 import ctypes as c, sys
@@ -46,7 +46,7 @@ class LibfabricProbe(Probe):
             return dict.fromkeys(self.provides, absent("neither fi_info nor libfabric"))
         said = result.out if result else ""
         version = first(r"^version (\S+)", said) or first(r"^libfabric: (\S+)", info.out)
-        # Hooks and offloads are libfabric's own tools, no way to another node.
+        # Hooks and offloads are tools of libfabric itself and reach no other node.
         listed = re.findall(r"^provider (?!ofi_hook_|off_)(\S+)", said, re.MULTILINE)
         providers = tuple(dict.fromkeys(listed))
         trouble = result.error if result else "no libfabric in the loader's folders"

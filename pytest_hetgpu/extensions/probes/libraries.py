@@ -1,4 +1,4 @@
-"""What the key libraries themselves need, by `ldd`, and what of that the loader does not find."""
+"""Dependencies of the key libraries by `ldd`, and those that the loader does not find."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PATHS = (
     "{site}/torch/lib/libtorch_python.so",
     "{site}/mpi4py/MPI.cpython*.so",
 )
-# glibc's loader, of a library and of a version of a symbol; musl's.
+# Messages of glibc's loader about a library and about a symbol version; message of musl's.
 _MISSING = re.compile(
     r"^\s*(\S+) => not found|(?<=: version `)([^']+)(?=' not found)|^Error loading shared library ([^\s:]+):",
     re.MULTILINE,
@@ -32,7 +32,7 @@ _MISSING = re.compile(
 
 
 class LibrariesProbe(Probe):
-    """`libraries` are those that were looked at, `libraries.unresolved` is what they lack, as `LIBRARY: NEEDED`."""
+    """A probe for libraries. `libraries` are the inspected ones, `libraries.unresolved` holds `LIBRARY: NEEDED`."""
 
     title = "Libraries"
     each = {"ldd": {"argv": ["{ldd}"], "paths": list(_PATHS), "first": 48}}

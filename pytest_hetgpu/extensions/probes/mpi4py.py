@@ -1,4 +1,4 @@
-"""mpi4py: what our rank programs are written in."""
+"""mpi4py, the library of our rank programs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from pytest_hetgpu.extensions.probes.base import Probe, RawFacts, first
 from pytest_hetgpu.model.facts import Fact, Facts, absent, found, unknown
 
-# What mpi4py's wheels call their modules, by the number of the MPI's library (mpi4py/_mpiabi.py).
+# Module names in mpi4py's wheels by the number of the MPI's library (mpi4py/_mpiabi.py).
 _ABIS = {"libmpi.so.40": "openmpi", "libmpi.so.12": "mpich"}
 
 
@@ -35,9 +35,9 @@ class Mpi4pyProbe(Probe):
 
     @staticmethod
     def _library(raw: RawFacts) -> Fact:
-        """The module that an import takes: a wheel has one for each MPI, and takes that of the MPI it finds first.
+        """Return the module that an import loads, or several candidates.
 
-        Of several where that cannot be told.
+        A wheel has one per MPI, and loads that of the first MPI that it finds.
         """
         every = [PurePosixPath(path) for path in raw.existing("*/mpi4py/MPI.*.so")]
         modules = [path for path in every if path.parent == every[0].parent]

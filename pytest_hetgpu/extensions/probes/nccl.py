@@ -9,16 +9,16 @@ from pytest_hetgpu.extensions.probes.base import Probe, RawFacts, first, or_abse
 from pytest_hetgpu.model.facts import Fact, Facts, absent, found, unknown
 
 _NUMBERS = ("NCCL_MAJOR", "NCCL_MINOR", "NCCL_PATCH")
-# A wheel of PyTorch brings its own: NCCL as the package nvidia-nccl-cuXX, RCCL inside torch/lib.
+# A wheel of PyTorch contains its own: NCCL as the package nvidia-nccl-cuXX, RCCL inside torch/lib.
 _NCCL = ("{lib}/libnccl.so.2", "{site}/nvidia/nccl/lib/libnccl.so.2")
 _RCCL = ("{lib}/librccl.so.1", "{site}/torch/lib/librccl.so*")
 
 
 class NcclProbe(Probe):
-    """By file names, headers and packages: loading these libraries would take seconds.
+    """A probe by file names, headers and packages: loading these libraries would take seconds.
 
-    A plugin is libnccl-net.so or libnccl-net-NAME.so in the loader's folders (NCCL_NET_PLUGIN); RCCL takes
-    librccl-net.so too.
+    A plugin is libnccl-net.so or libnccl-net-NAME.so in the loader's folders (NCCL_NET_PLUGIN). RCCL also loads
+    librccl-net.so.
     """
 
     title = "NCCL and RCCL"
@@ -54,7 +54,7 @@ class NcclProbe(Probe):
 
     @staticmethod
     def _from_name(raw: RawFacts, paths: tuple[str, ...]) -> str | None:
-        """`libnccl.so.2.21.5` tells the version; `librccl.so.1.0.60202` tells that of its ROCm."""
+        """Return the version in a file name: NCCL's in `libnccl.so.2.21.5`, ROCm's in `librccl.so.1.0.60202`."""
         names = (PurePosixPath(raw.paths[path].real).name for path in paths)
         versions = (first(r"\.so\.(\d+\.\d+\.\d+)$", name) for name in names)
         return next(filter(None, versions), None)

@@ -1,4 +1,4 @@
-"""Network interfaces: which are up, how fast they say they are, and the size of their packets."""
+"""Network interfaces: state, reported speed and packet size."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from pytest_hetgpu.extensions.probes.base import Probe, RawFacts, or_unknown
 from pytest_hetgpu.model.facts import Facts, absent, found, unknown
 
 _NET = "/sys/class/net"
-# Ends of wires that belong to containers, and queues: no job talks over them by these names.
+# Ends of containers' veth pairs, and queues. No job uses them by these names.
 _NOT_OURS = ("veth", "ifb")
 _DEVTYPE = re.compile(r"^DEVTYPE=(\w+)$", re.MULTILINE)
 _IFF_UP, _IFF_LOOPBACK = 0x1, 0x8  # linux/if.h
 
 
 class NicsProbe(Probe):
-    """By sysfs. `nics` are those that are up, without loopback and the ends of containers' wires.
+    """A probe by sysfs. `nics` are the interfaces that are up, without loopback and the ends of containers' veth pairs.
 
-    MTU in bytes, speed in Mbit/s; `kind` is DEVTYPE of the kernel (bridge, bond, vlan, ...), if it has one, or tun.
+    MTU in bytes, speed in Mbit/s. `kind` is the kernel's DEVTYPE (bridge, bond, vlan, ...) if there is one, or tun.
     """
 
     title = "Network interfaces"

@@ -11,14 +11,14 @@ from pytest_hetgpu.model.facts import Facts, absent, found, unknown
 
 _FRAMEWORKS = ("pml", "btl", "mtl", "coll", "accelerator")
 _COMPONENT = re.compile(rf"mca_({'|'.join(_FRAMEWORKS)})_(\w+?)(?:_component|\.so)")
-# Where modules lie from the folder of libmpi: upstream, and Debian.
+# Module folders relative to libmpi: upstream, and Debian.
 _MODULES = ("openmpi", "openmpi/lib/openmpi3", "openmpi/lib/openmpi")
 
 
 class OpenMpiProbe(Probe):
-    """`ompi_info --version`, and the components in libmpi, libopen-pal and in the modules beside them.
+    """A probe by `ompi_info --version`, and by component names in libmpi, libopen-pal and the modules beside them.
 
-    The whole of `ompi_info` would open every module, which takes a quarter of a second.
+    A full `ompi_info` would open every module, which takes a quarter of a second.
     """
 
     title = "Open MPI"

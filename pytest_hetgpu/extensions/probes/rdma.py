@@ -18,7 +18,7 @@ _ROCE_V2 = "RoCE v2"
 
 
 class GidEntry(NamedTuple):
-    """A row of a port's GID table; `type` is `RoCE v2`, `IB/RoCE v1`, or empty where sysfs does not tell."""
+    """A row of a port's GID table; `type` is `RoCE v2`, `IB/RoCE v1`, or empty if sysfs has none."""
 
     hca: str
     port: int
@@ -38,12 +38,12 @@ class GidEntry(NamedTuple):
         return str(mapped) if mapped else None
 
     def __str__(self) -> str:
-        """A row of the fact `rdma.HCA:PORT.gids`: index, GID, interface, type."""
+        """Format a row of the fact `rdma.HCA:PORT.gids`: index, GID, interface, type."""
         return f"{self.row} {self.ipv4 or self.gid} {self.netdev or '-'} {self.type or '-'}"
 
 
 class GidChoice(NamedTuple):
-    """What a RoCE job must name: `NCCL_IB_HCA`, `NCCL_IB_GID_INDEX`, `UCX_NET_DEVICES` (as `mlx5_0:1`); and why it."""
+    """The GID for a RoCE job, with the reason: values of `NCCL_IB_HCA`, `NCCL_IB_GID_INDEX` and `UCX_NET_DEVICES`."""
 
     hca: str
     port: int
@@ -53,12 +53,12 @@ class GidChoice(NamedTuple):
 
 
 def gids(raw: RawFacts) -> tuple[GidEntry, ...]:
-    """Every row of every GID table that is not empty, by HCA, port and index."""
+    """Return every row of every non-empty GID table, by HCA, port and index."""
     return tuple(sorted(_rows(raw), key=lambda row: row[:3]))
 
 
 def table(facts: Mapping[str, Fact]) -> tuple[GidEntry, ...]:
-    """The rows that a node's facts hold, as `gids` found them."""
+    """Return the GID rows in a node's facts, as `gids` found them."""
     rows = []
     for name, fact in facts.items():
         match = _GIDS.fullmatch(name)
@@ -84,11 +84,11 @@ def _rows(raw: RawFacts) -> Iterator[GidEntry]:
 
 
 def choose(rows: tuple[GidEntry, ...], netdev: str | None = None, hca: str | None = None) -> GidChoice | str:
-    """The HCA and GID index that speak RoCE v2 over IPv4 on an active port; or, as a text, which half no row has.
+    """Choose the HCA and GID index with RoCE v2 over IPv4 on an active port; or return the unmet condition as text.
 
     Rule: the GID's type is RoCE v2 and it maps an IPv4 address (EPFL RCP, "Using RDMA for efficient inter-node
-    communication"). Of several the first by HCA, port and index; a wanted `netdev` or `hca` (`mlx5_0`, `mlx5_0:2`)
-    narrows them. A link-local address (169.254.0.0/16) is taken only where there is no other.
+    communication"). The first by HCA, port and index wins. A wanted `netdev` or `hca` (`mlx5_0`, `mlx5_0:2`) restricts
+    the choice. A link-local address (169.254.0.0/16) is taken only if there is no other.
     """
     if not rows:
         return "there is no GID: no RDMA device has an address"
@@ -121,7 +121,7 @@ def choose(rows: tuple[GidEntry, ...], netdev: str | None = None, hca: str | Non
 
 
 class RdmaProbe(Probe):
-    """By sysfs. `rdma.roce` is the choice for a RoCE job: `mlx5_0:1 gid 3 (ens5)`."""
+    """A probe by sysfs. `rdma.roce` is the choice for a RoCE job: `mlx5_0:1 gid 3 (ens5)`."""
 
     title = "RDMA"
     files = (

@@ -24,7 +24,7 @@ class Gpu(NamedTuple):
 
 
 class RocmProbe(Probe):
-    """By KFD's topology in sysfs, which `rocminfo` reads too.
+    """A probe by KFD's topology in sysfs, which `rocminfo` reads too.
 
     `gfx_target_version` 90010 is gfx90a: two digits each for minor and stepping, which the name writes in hexadecimal.
     """
@@ -54,7 +54,7 @@ class RocmProbe(Probe):
 
     @staticmethod
     def _gpu(raw: RawFacts, match: re.Match[str], text: str) -> Gpu | None:
-        """None for a processor, whose `simd_count` is 0."""
+        """Return an accelerator; None for a processor, whose `simd_count` is 0."""
         values = {words[0]: int(words[1]) for words in map(str.split, text.splitlines()) if len(words) == 2}
         version, place = values.get("gfx_target_version", 0), values.get("location_id", 0)
         if not values.get("simd_count") or not version:
@@ -84,6 +84,6 @@ class RocmProbe(Probe):
 
     @staticmethod
     def _access(raw: RawFacts) -> Fact:
-        """`rw` where this user may use the driver's device."""
+        """Return our permissions on the driver's device: `rw` if this user may use it."""
         kfd = raw.paths.get("/dev/kfd")
         return or_unknown(kfd.may or "none", "") if kfd else absent("no /dev/kfd")

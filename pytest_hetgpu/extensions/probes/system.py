@@ -1,4 +1,4 @@
-"""The operating system: what a binary's ABI and a driver stand on."""
+"""The operating system: the base of a binary's ABI and of drivers."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pytest_hetgpu.model.facts import Fact, Facts, absent, found, unknown
 
 _ID = "[0-9a-f]{64}"
 _OWN = r"(?:hostname|hosts|resolv\.conf) /etc/"
-# What an engine does to each of its containers: the group of its first process (cgroup v1, or with the host's
-# namespace), and the files that it mounts over the image's.
+# Marks of containers: the cgroup of the first process (cgroup v1, or with the host's namespace), and the files
+# that an engine mounts over the image's.
 _GROUPS = {
     "docker": rf"[/:]docker[-/]{_ID}",
     "podman": rf"/libpod-{_ID}",
@@ -26,7 +26,7 @@ _PATHS = {
     "apptainer": "/.singularity.d",
     "kubernetes": "/var/run/secrets/kubernetes.io",
 }
-_DOCKER = "/.dockerenv"  # is in every file system made from a container's, as those of some virtual machines are
+_DOCKER = "/.dockerenv"  # also in virtual machines whose file system was made from a container's
 
 
 class SystemProbe(Probe):

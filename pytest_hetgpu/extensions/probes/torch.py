@@ -1,4 +1,4 @@
-"""PyTorch: its version, what it computes with, and the backends of torch.distributed that were built in."""
+"""PyTorch: its version, its platform, and its built-in backends of torch.distributed."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ _BACKENDS = {"ProcessGroupGloo": "gloo", "ProcessGroupNCCL": "nccl", "ProcessGro
 
 
 class TorchProbe(Probe):
-    """By its files: importing it takes seconds.
+    """A probe by files: importing PyTorch takes seconds.
 
-    torch/version.py holds the versions. A backend that was built in has its class's name, a text between zero bytes,
-    in libtorch_python (torch/csrc/distributed/c10d/init.cpp binds each under its own #ifdef).
+    torch/version.py holds the versions. libtorch_python contains the class name of each built-in backend between zero
+    bytes (torch/csrc/distributed/c10d/init.cpp binds each under its own #ifdef).
     """
 
     title = "PyTorch"

@@ -16,7 +16,7 @@ print("version " + lib.ucc_get_version_string().decode())
 
 
 class UccProbe(Probe):
-    """By `ucc_info -v`, and by asking the library itself (ucc/api/ucc_version.h)."""
+    """A probe by `ucc_info -v`, and by a call of the library itself (ucc/api/ucc_version.h)."""
 
     title = "UCC"
     commands = {"ucc_info": ("ucc_info", "-v")}

@@ -7,8 +7,8 @@ from pathlib import PurePosixPath
 from pytest_hetgpu.extensions.probes.base import Probe, RawFacts, first, or_absent, or_unknown
 from pytest_hetgpu.model.facts import Fact, Facts, absent, found, unknown
 
-# Asks the library that ranks load: ucp_get_version_string(), and with ucp_lib_query() the most that a thread may do,
-# which is UCS_THREAD_MODE_MULTI (2) only where UCX was built with --enable-mt (ucp/api/ucp.h, ucp_context.c).
+# Calls the library that ranks load: ucp_get_version_string(), and ucp_lib_query() for the highest thread mode. That is
+# UCS_THREAD_MODE_MULTI (2) only if UCX was built with --enable-mt (ucp/api/ucp.h, ucp_context.c).
 _ASK = """
 import ctypes, sys
 class Attr(ctypes.Structure):
@@ -24,7 +24,7 @@ _MULTI = "2"
 
 
 class UcxProbe(Probe):
-    """By `ucx_info -v`, and by asking the library itself, which also tells where `ucx_info` is not installed."""
+    """A probe by `ucx_info -v`, and by a call of the library itself, which works without `ucx_info` too."""
 
     title = "UCX"
     commands = {"ucx_info": ("ucx_info", "-v")}
@@ -67,7 +67,7 @@ class UcxProbe(Probe):
 
     @staticmethod
     def _modules(raw: RawFacts, library: str) -> Fact:
-        """Names (`cma`, `ib`, `rocm`) of the modules in the folder `ucx` beside the library that was asked."""
+        """Return names (`cma`, `ib`, `rocm`) of the modules in the folder `ucx` beside the called library."""
         if not library:
             return unknown("no libucp in the loader's folders")
         beside = PurePosixPath(library).parent / "ucx"

@@ -1,4 +1,4 @@
-"""What a node allows its processes: locked memory, shared memory, devices, and reading each other's memory."""
+"""Limits of processes on a node: locked memory, shared memory, devices, and reading each other's memory."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pytest_hetgpu.model.facts import Fact, Facts, absent, found, unknown
 
 _SYS_PTRACE = 19  # linux/capability.h
 _SECCOMP = {"0": "none", "1": "strict", "2": "filter"}  # proc(5), Seccomp
-# What UCX's cma and Open MPI's smsc/cma do between two ranks: one process reads the memory of another, which allowed it
-# to everybody (PR_SET_PTRACER, "Yama", with -1) as both libraries do. The reader is no ancestor, as a rank is none.
+# UCX's cma and Open MPI's smsc/cma between two ranks: one process reads the memory of another. Both libraries allow
+# every reader (PR_SET_PTRACER, "Yama", with -1). The reader is no ancestor, and neither is a rank.
 _CMA = """
 import ctypes, os, sys
 class Part(ctypes.Structure):
@@ -27,9 +27,9 @@ print("denied " + os.strerror(failed) if failed else "read")
 
 
 class UlimitsProbe(Probe):
-    """As they hold for a process started the way this one was; sizes in bytes, `unlimited` where there is no limit.
+    """A probe of the limits of a process that is started like this one; sizes in bytes, or `unlimited`.
 
-    `cma` is tried, not derived: ptrace_scope, capabilities, user namespaces and seccomp all have a say in it.
+    `cma` is tried, not derived: it depends on ptrace_scope, capabilities, user namespaces and seccomp.
     """
 
     title = "Limits"
@@ -68,7 +68,7 @@ class UlimitsProbe(Probe):
 
     @staticmethod
     def _limit(raw: RawFacts, name: str) -> Fact:
-        """The soft limit."""
+        """Return the soft limit."""
         text = first(rf"^{name}\s+(unlimited|\d+)", raw.text("/proc/self/limits") or "")
         return or_unknown(text, "/proc/self/limits does not tell")
 

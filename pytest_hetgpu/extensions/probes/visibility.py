@@ -1,4 +1,4 @@
-"""Variables that hide accelerators, or change what they say they are."""
+"""Variables that hide accelerators, or change their reported architecture."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pytest_hetgpu.model.facts import Facts, absent, found
 
 
 class VisibilityProbe(Probe):
-    """ROCR_VISIBLE_DEVICES holds for everything on ROCm; HIP_VISIBLE_DEVICES, below it, counts only what that left.
+    """A probe of variables. ROCR_VISIBLE_DEVICES applies to all of ROCm; HIP_VISIBLE_DEVICES indexes the rest.
 
     HIP takes CUDA_VISIBLE_DEVICES for HIP_VISIBLE_DEVICES too
     (https://rocm.docs.amd.com/en/latest/conceptual/gpu-isolation.html).

@@ -1,1 +1,1 @@
-"""What foreign benchmarks print, read as measurements and checks: one file a family of programs."""
+"""Parsers of other projects' benchmarks: output to measurements and checks, one file per family of programs."""

@@ -1,4 +1,4 @@
-"""What the table and the JSON of nccl-tests have in common: names of programs and types, and the cells of one place."""
+"""Common parts of the parsers of nccl-tests' table and JSON: names of programs and types, cells of one place."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TYPES = {"char": "int8", "int": "int32", "half": "float16", "float": "float32", 
 _PROGRAM = re.compile(r"([a-z_]+?)(?:_perf)?(?:_mpi)?")
 
 _GBS = "GB/s"
-# What each column gives: the figure's name, its unit, and what turns it into that.
+# Each column's metric, unit, and factor into that unit.
 COLUMNS = {
     "time": ("latency", "s", 1e-6),
     "cputime": ("cpu_time", "s", 1e-6),
@@ -40,18 +40,18 @@ COLUMNS = {
 
 
 def operation(program: str) -> str:
-    """What a program of the suite measures, "" for one that is not of it."""
+    """Return the operation that a program of nccl-tests measures, "" for another program."""
     found = _PROGRAM.fullmatch(PurePosixPath(program).name)
     return OPERATIONS.get(found[1], "") if found else ""
 
 
 def asked_operation(asked: ParseRequest) -> str:
-    """What the command says it measures."""
+    """Return the operation that the command measures."""
     return asked.operation or next(filter(None, map(operation, asked.argv)), "")
 
 
 def library_version(code: str) -> str:
-    """`2.29.7` of NCCL's 22907; up to 2.8 the code was 2804."""
+    """Convert NCCL's code 22907 to `2.29.7`; up to 2.8 the code was 2804."""
     number = whole(code) or 0
     if not number:
         return ""
@@ -60,7 +60,7 @@ def library_version(code: str) -> str:
 
 
 def figures(reader: OutputParser, cells: Mapping[str, str], line: int) -> dict[str, Quantity]:
-    """The figures of one place of one row."""
+    """Return the quantities of one place of one row."""
     found: dict[str, Quantity] = {}
     for column, token in cells.items():
         if column in COLUMNS:
@@ -72,7 +72,7 @@ def figures(reader: OutputParser, cells: Mapping[str, str], line: int) -> dict[s
 
 
 def wrong(reader: OutputParser, cell: str, line: int) -> int | None:
-    """Wrong elements by the column `#wrong`: N/A is unchecked, never 0."""
+    """Return the wrong elements by the column `#wrong`. N/A is unchecked, never 0."""
     if cell == "N/A":
         return None
     value = reader.figure("#wrong", cell, line)
@@ -80,14 +80,17 @@ def wrong(reader: OutputParser, cell: str, line: int) -> int | None:
 
 
 def deviation(cell: str) -> int | None:
-    """Wrong elements by the column `error` of old versions, a deviation: 0 is right, an asterisk out of bounds."""
+    """Return wrong elements by the column `error` of old versions, which is a deviation.
+
+    The deviation 0 is right. An asterisk marks a value out of bounds.
+    """
     if cell.endswith("*"):
         return 1
     return 0 if cell.strip("0.e+-") == "" and "0" in cell else None
 
 
 def warn_about_ranks(reader: OutputParser, rows: tuple[BenchmarkRow, ...], tables: int) -> None:
-    """What rows say of the run as a whole: a single rank, bandwidths that are another number of ranks'."""
+    """Warn about the run as a whole: a single rank, or bandwidths of another number of ranks."""
     bandwidths = [row.figures["busbw"].value for row in rows if "busbw" in row.figures]
     if rows and all(row.ranks == 1 for row in rows):
         jobs = (
@@ -115,7 +118,7 @@ def _hold(reader: OutputParser, row: BenchmarkRow) -> None:
 
 
 def without_bandwidth_of_one_rank(rows: tuple[BenchmarkRow, ...]) -> tuple[BenchmarkRow, ...]:
-    """Rows without what is no bandwidth: that of a single rank."""
+    """Remove the bandwidths of rows of a single rank."""
     bare = [
         {name: figure for name, figure in row.figures.items() if row.ranks != 1 or name not in ("algbw", "busbw")}
         for row in rows
@@ -127,5 +130,5 @@ def without_bandwidth_of_one_rank(rows: tuple[BenchmarkRow, ...]) -> tuple[Bench
 
 
 def merged(text: BenchmarkResult, document: tuple[BenchmarkRow, ...]) -> tuple[BenchmarkRow, ...]:
-    """JSON's rows where there are any: they are the table's with all their digits."""
+    """Return JSON's rows if there are any; they equal the table's with all digits."""
     return document or text.rows

@@ -1,8 +1,8 @@
-"""The document that nccl-tests writes with `-J FILE`: src/util.cu, versions 1 to 3.
+"""Parser of the document of nccl-tests' `-J FILE`: src/util.cu, versions 1 to 3.
 
-One line, its keys in the order of the run, times in us and bandwidths in GB/s with six digits behind the point;
-`nwrong` is null where nothing was checked, truth is "true" and "false", and a NaN is the string "nan". Of each process
-`devices` holds the first GPU only. `env` is the whole environment and is never looked at.
+The document is one line, its keys in the order of the run. Times are in us, bandwidths in GB/s with six decimals.
+`nwrong` is null if nothing was checked. Truth is "true" and "false", and a NaN is the string "nan". `devices` holds
+only the first GPU of each process. `env` is the whole environment and is never read.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _PLACES = (("out_of_place", ""), ("in_place", "in"))
 
 
 class NcclDocument:
-    """Keeps the document's line and reads it at the end. Complaints go to the reader that it belongs to."""
+    """The document: it keeps its line, and parses it at the end. Warnings go to the output parser that owns it."""
 
     def __init__(self, reader: OutputParser) -> None:
         self._reader = reader
@@ -45,7 +45,7 @@ class NcclDocument:
         self.failed: tuple[str, ...] = ()
 
     def accept(self, line: str) -> bool:
-        """Whether the line is a document: it begins with `{"version"`. Of several the last is kept."""
+        """Keep the line if it is a document, which begins with `{"version"`. The last document counts."""
         if not line.lstrip().startswith('{"version"'):
             return False
         self._text = line if len(line) <= _LONGEST else ""
@@ -53,7 +53,7 @@ class NcclDocument:
         return True
 
     def rows(self) -> tuple[BenchmarkRow, ...]:
-        """Its rows, none where there is no document, or none that can be read."""
+        """Return its rows, none without a readable document."""
         if not self._count:
             return ()
         if self._count > 1:
@@ -71,7 +71,7 @@ class NcclDocument:
         return found
 
     def with_library_version(self, reading: BenchmarkResult) -> BenchmarkResult:
-        """The reading with the library's version, where only the document says it."""
+        """Add the library's version to the result if only the document has it."""
         code = self._root.get("nccl_version")
         library = _nccl.library_version(str(code)) if isinstance(code, int) else ""
         return replace(reading, versions={"nccl": library, **reading.versions}) if library else reading
@@ -130,7 +130,7 @@ class NcclDocument:
         return _nccl.operation(program) or _nccl.asked_operation(self._reader.request)
 
     def _ranks(self) -> int | None:
-        """Processes in the group of the first, times GPUs and threads of each."""
+        """Count ranks: processes in the group of the first, times GPUs and threads of each."""
         config = _map(self._root, "config")
         listed = config.get("devices")
         devices = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
@@ -150,5 +150,5 @@ def _map(holder: dict[str, Any], key: str) -> dict[str, Any]:
 
 
 def _count(value: object) -> TypeGuard[int]:
-    """Whether a value is a whole number of at least 0."""
+    """Return whether a value is a whole number of at least 0."""
     return isinstance(value, int) and not isinstance(value, bool) and whole(str(value)[:40]) is not None

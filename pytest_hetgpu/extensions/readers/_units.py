@@ -1,4 +1,4 @@
-"""Units of foreign numbers, and what turns them into ours: s, GB/s (1e9 bytes a second), 1/s."""
+"""Units of other projects' numbers, and factors into ours: s, GB/s (1e9 bytes per second), 1/s."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _RATES = {"1/s", "msg/s", "messages/s", "Hz", "op/s", "ops/s", "tasks/s"}
 
 
 def known(unit: str) -> tuple[str, float] | None:
-    """Our unit and the factor into it; None for a unit that is not known.
+    """Return our unit and the factor into it; None for an unknown unit.
 
-    `MB/s` is 1e6, `MiB/s` 1048576 bytes a second, `Mbit/s` and `Mb/s` 1e6 bits.
+    `MB/s` is 1e6, `MiB/s` 1048576 bytes per second, `Mbit/s` and `Mb/s` 1e6 bits.
     """
     if unit in _TIMES:
         return "s", _TIMES[unit]

@@ -1,8 +1,8 @@
-"""What a reader is: fed with the lines that a foreign program printed, it gives what they measure and check.
+"""The interface of output parsers: lines of another project's program in, measurements and checks out.
 
-A workload that runs a foreign program makes an `Asked`: the command's tokens, the name of the reader (its file in this
-folder), and the points that it owes. The reader is fed with the run's output, line by line and without what a launcher
-puts before them, and `finish` gives a `Reading`. `Reading.missing` and `Reading.unchecked` say what is still owed.
+A workload makes a `ParseRequest` with the command's tokens, the parser's name (its file in this folder) and the
+required points. The parser is fed with the run's output line by line, without the launcher's prefixes. `finish` returns
+a `BenchmarkResult`, whose `missing` and `unchecked` give the unmet requirements.
 """
 
 from __future__ import annotations
@@ -32,11 +32,15 @@ _WHOLE = re.compile(r"\d{1,18}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class ParseRequest:
-    """What a workload asks of a foreign program, and how its output is read.
+    """A command, and the results that its output must have.
 
-    `argv` are the program and its options; `reader` is the reader's name. `points` are owed: their sizes are those of
-    the bandwidth definitions (`metrics`), whatever the program counts. `ranks` are those of one job; `operation` is
-    needed where neither the output nor the command names it.
+    Attributes:
+        argv: the program and its options.
+        reader: name of the parser.
+        points: required points, with sizes of the bandwidth definitions (`metrics`), not as the program counts them.
+        ranks: ranks of one job.
+        operation: operation of the rows, if neither the output nor the command names it.
+
     """
 
     argv: tuple[str, ...] = ()
@@ -47,11 +51,11 @@ class ParseRequest:
 
     @property
     def place(self) -> str:
-        """`in` where all that is owed is in place: what a program is told, and may not print."""
-        return "in" if self.points and all(point.place == "in" for point in self.points) else ""
+        """The place of points: `in` if all required ones are in place. A program may not print it."""
+        return "in" if self.points and all(point.in_place for point in self.points) else ""
 
     def option(self, *names: str) -> str:
-        """The value of an option in `argv` (`-s 8`, `-s8`, `--size=8`), "" where it is not given."""
+        """Return the value of an option in `argv` (`-s 8`, `-s8`, `--size=8`), "" without it."""
         for index, token in enumerate(self.argv):
             for name in names:
                 if token == name:
@@ -63,19 +67,19 @@ class ParseRequest:
 
 
 def operation_of(foreign: ExternalProgram) -> str:
-    """The operation that the rows of a foreign program will be of."""
+    """Return the operation of a program's rows."""
     kind = find("readers", foreign.reader, OutputParser)  # type: ignore[type-abstract]
     return kind.measures(ParseRequest(foreign.argv, foreign.reader, ranks=foreign.ranks, operation=foreign.operation))
 
 
 class ParseIssues:
-    """Complaints, each said once with the first line it holds for and how many more there were."""
+    """Warnings about the output, each with its first line and the number of further lines."""
 
     def __init__(self) -> None:
         self._found: dict[str, list[int]] = {}
 
     def add(self, what: str, line: int = 0) -> None:
-        """One complaint, of a line or (0) of the whole output."""
+        """Add a warning about a line, or (0) about the whole output."""
         if what in self._found:
             self._found[what][1] += 1
         elif len(self._found) < _MOST_COMPLAINTS:
@@ -94,11 +98,11 @@ def _where(line: int, more: int) -> str:
 
 
 class OutputParser(abc.ABC):
-    """A fresh one for each output. It never raises, whatever the lines are, and keeps at most `MOST_ROWS` rows."""
+    """A parser of one output. It never raises for any line, and keeps at most `MOST_ROWS` rows."""
 
     Settings: ClassVar[type[ReaderSettings]] = ReaderSettings
     tool: ClassVar[str]
-    """The program family's name, where the output does not tell which of several it is."""
+    """Name of the program family, used if the output does not name the program."""
 
     def __init__(self, asked: ParseRequest | None = None, settings: ReaderSettings | None = None) -> None:
         self.request = asked or ParseRequest()
@@ -109,7 +113,7 @@ class OutputParser(abc.ABC):
 
     @classmethod
     def measures(cls, asked: ParseRequest) -> str:
-        """The operation that rows of such a command will be of, as far as the command tells."""
+        """Return the operation of the rows, as far as the command names it."""
         return asked.operation or cls.tool
 
     @abc.abstractmethod
@@ -118,18 +122,18 @@ class OutputParser(abc.ABC):
 
     @abc.abstractmethod
     def finish(self) -> BenchmarkResult:
-        """What was read, once there are no more lines."""
+        """Return the result after the last line."""
 
     @staticmethod
     def meaning_of_exit(code: int, reading: BenchmarkResult) -> ExitMeaning | None:
-        """What the exit code says, with what was read; None where it says nothing bad."""
+        """Return the meaning of an exit code together with the result; None if it is not bad."""
         if reading.wrong or (reading.failed and not reading.slow):
             return ExitMeaning(Kind.WRONG_RESULT, reading.failed[0] if reading.failed else "data failed its check")
         return ExitMeaning(Kind.ERROR, f"exit code {code}") if code else None
 
     @classmethod
     def meaning_of_stop(cls, reading: BenchmarkResult) -> ExitMeaning | None:
-        """What was read of a program that did not come to its end says."""
+        """Return the meaning of the result of a program that did not end by itself."""
         return cls.meaning_of_exit(0, reading)
 
     @property
@@ -145,7 +149,7 @@ class OutputParser(abc.ABC):
             self.warnings.add(f"more than {MOST_ROWS:,} rows: the rest is not read", row.line)
 
     def figure(self, name: str, token: str, line: int, scale: float = 1.0) -> float | None:
-        """A number as printed, times `scale`; None, with a complaint, where it is none, negative, or not finite."""
+        """Parse a number and multiply it by `scale`. Warn and return None if it is invalid, negative or not finite."""
         value = number(token)
         if value is None:
             self.warnings.add(f"{name} is {quoted(token)}, no number", line)
@@ -158,11 +162,11 @@ class OutputParser(abc.ABC):
         return None
 
     def note_headless_row(self, line: int) -> None:
-        """What looks like a row, where no header was seen yet: a complaint only where none comes."""
+        """Note a line that looks like a row before any header. It becomes a warning only if no header follows."""
         self._orphan = self._orphan or line or 1
 
     def require_rows(self, header: int) -> None:
-        """Complain where a table's header was seen in line `header` (0: none was), and nothing was read below it."""
+        """Warn if there are no rows below the table's header in line `header` (0: no header)."""
         if header and not self._rows:
             self.warnings.add("a table's header, and no row that can be read", header)
         elif not self._rows and self._orphan:
@@ -172,7 +176,7 @@ class OutputParser(abc.ABC):
 
 
 def number(token: str) -> float | None:
-    """A number as C and Python print them, `nan` and `inf` among them; None where it is none."""
+    """Parse a number as C and Python print them, `nan` and `inf` included; None if it is none."""
     if _NUMBER.fullmatch(token):
         return float(token)
     bare = token.lower().lstrip("+-")
@@ -182,33 +186,33 @@ def number(token: str) -> float | None:
 
 
 def whole(token: str) -> int | None:
-    """A whole number of at least 0; None where it is none."""
+    """Parse a whole number of at least 0; None if it is none."""
     return int(token) if _WHOLE.fullmatch(token) else None
 
 
 def quoted(text: str) -> str:
-    """A piece of the output for a complaint: short, and harmless on a terminal."""
+    """Quote a piece of the output for a warning: short, and harmless on a terminal."""
     return repr(text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}...")
 
 
 def factor(operation: str, ranks: int) -> float | None:
-    """`busbw / algbw` of an operation; None where bandwidths are not defined for it."""
+    """Return `busbw / algbw` of an operation; None if bandwidths are not defined for it."""
     (*_, last) = metrics.measurements([Row(operation, MessagePoint(10**9, ""), max(ranks, 1), 0, 1.0)])
     return last.value if last.metric == "busbw" else None
 
 
 def times_ranks(operation: str, size: int, ranks: int | None, per_rank: Collection[str]) -> int | None:
-    """The definition's size of an operation whose program counts one rank's block; None where `ranks` is needed."""
+    """Convert one rank's block to the definition's size; None if `ranks` is needed and not known."""
     if operation not in per_rank:
         return size
     return size * ranks if ranks else None
 
 
 def measurements(reading: BenchmarkResult) -> tuple[Measurement, ...]:
-    """What reports show of a reading: latency in us, bandwidths by the definitions where a time was printed.
+    """Convert a result for reports: latency in us, and bandwidths by the definitions from printed times.
 
-    Where none was, the printed figures stand for themselves. A single rank moves nothing: it has no bandwidths. Of
-    equal points the last counts.
+    Without a time, printed figures are kept. A single rank moves no data and has no bandwidths. The last of equal
+    points counts.
     """
     found: dict[str, Measurement] = {}
     for row in reading.rows:

@@ -1,6 +1,6 @@
-"""Any program: its figures by the user's own pattern, or by paths into the JSON that it prints.
+"""Parser for any program: figures by the user's own pattern, or by paths into its JSON.
 
-What patterns and paths are is in `patterns.py`.
+`extensions/output_patterns.py` describes patterns and paths.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _DECODER = json.JSONDecoder()
 
 
 class CommandParser(OutputParser):
-    """Reads what the user said how to read. Raises NotHere where patterns are given and RE2 is not installed."""
+    """A parser of the user's own patterns. Raises NotHere for patterns without an installed RE2."""
 
     Settings = CommandSettings
     settings: CommandSettings
@@ -50,7 +50,7 @@ class CommandParser(OutputParser):
             self._length += len(line)
             if self._length <= _LONGEST_DOCUMENT:
                 self._json.append(line)
-        # RE2 takes text that is UTF-8; half of a surrogate pair is none.
+        # RE2 accepts UTF-8 only; half of a surrogate pair is not UTF-8.
         text = line[:_LONGEST_LINE].encode(errors="replace").decode()
         if self._failure and not self._failed and self._failure.search(text):
             self._failed = text.strip()[:200] or "the pattern of failure was found"
@@ -71,7 +71,7 @@ class CommandParser(OutputParser):
 
     @staticmethod
     def meaning_of_exit(code: int, reading: BenchmarkResult) -> ExitMeaning | None:
-        # A program that ends badly need not have come to where it says that it succeeded.
+        # A failed program may have ended before its message of success.
         if code:
             return ExitMeaning(Kind.ERROR, f"exit code {code}")
         found = OutputParser.meaning_of_exit(code, reading)
@@ -146,7 +146,7 @@ def _size(text: str, notes: ParseIssues, line: int) -> int | None:
 
 
 def _parsed(text: str) -> Any:
-    """The output as JSON: all of it, else the last line that is, else the first document that begins a line."""
+    """Parse the output as JSON: all of it, else the last line that is JSON, else the first document."""
     lines = text.splitlines()
     for candidate in itertools.chain([text], reversed(lines[-100:])):
         if candidate.lstrip()[:1] not in ("{", "["):
@@ -159,7 +159,7 @@ def _parsed(text: str) -> Any:
 
 
 def _among_others(lines: list[str]) -> Any:
-    """A document over several lines, where others stand before or behind it; None where there is none."""
+    """Return a document over several lines with other lines around it; None without one."""
     starts = [place for place, line in enumerate(lines) if line[:1] in ("{", "[")][:_MOST_STARTS]
     for start in starts:
         try:
@@ -172,7 +172,7 @@ def _among_others(lines: list[str]) -> Any:
 
 
 def _values(root: Any, path: str) -> Iterator[Any]:
-    """Everything at a path, in the document's order."""
+    """Yield everything at a path, in the document's order."""
     name, _, rest = path.partition(".")
     if isinstance(root, list):
         inner = root if name == "*" else root[int(name) : int(name) + 1] if whole(name) is not None else []

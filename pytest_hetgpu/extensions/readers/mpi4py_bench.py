@@ -2,10 +2,10 @@
 
 Formats: src/mpi4py/bench.py of mpi4py 3.0 to 4.1.
 
-MB/s are 1e6 bytes a second; `Time Mean [s]` is half of a round trip. Two ranks play however many there are, and one
-plays with itself. `--no-stats` leaves size and bandwidth, `--no-header` no header at all. A ringtest is timed by rank
-0 over all loops, and a message that came back different is a warning on stderr. Jobs that are one rank each (another
-MPI's launcher) show as `0 of 1` or `1 processes`, as many times as there are.
+MB/s are 1e6 bytes per second; `Time Mean [s]` is half of a round trip. A pingpong has two ranks in any world, or one
+that plays with itself. `--no-stats` leaves size and bandwidth, `--no-header` no header at all. Rank 0 times a ringtest
+over all loops. A message that came back different is a warning on stderr. Another MPI's launcher starts jobs of one
+rank each. They print `0 of 1` or `1 processes`, once per job.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pytest_hetgpu.model.records import MessagePoint
 
 _HEADER = re.compile(r"# Size \[B\]  (?P<column>Bandwidth \[MB/s\]|Tasks/s)(?P<statistics> \| Time Mean \[s\] .*)?")
 _WORKERS = re.compile(r"# (\w+) - (\d{1,9}) workers, (\d{1,9}) tasks/worker")
-# The sign between mean and deviation is not ASCII, and may come out as anything.
+# The sign between mean and deviation is not ASCII. Its encoding may be broken.
 _ROW = re.compile(r"(?P<size>\d+)\s+(?P<value>\S+)(?: \| (?P<mean>\S+) \S{1,8} (?P<deviation>\S+)\s+(?P<samples>\d+))?")
 _RING = re.compile(r"time for (\d+) loops = (\S+) seconds \((\d+) processes, (\d+) bytes\)")
 _HELLO = re.compile(r"Hello, World! I am process +(\d+) of (\d+) on ")
@@ -79,7 +79,7 @@ class Mpi4pyBenchParser(OutputParser):
             self.warnings.add(f"{self.request.ranks} ranks were asked for, {self._hello} said hello")
         elif self._headers > 1:
             self.warnings.add(f"{self._headers} jobs printed into one output")
-        # The warning may come before or after the line: stderr has a way of its own.
+        # The warning is on stderr, so it may be before or after the line.
         wrong = 1 if self._failed else 0
         rows = tuple(replace(row, wrong=wrong) if row.operation == "ringtest" else row for row in self.rows)
         return BenchmarkResult(self.tool, "", rows, self.warnings.texts, (self._failed,) if self._failed else ())
@@ -143,5 +143,5 @@ class Mpi4pyBenchParser(OutputParser):
         return min(self.request.ranks, 2)
 
     def _dtype(self, size: int) -> str:
-        """Bytes have no type: the one that is owed at this size, where one is."""
+        """Return the required dtype at this size, as bytes have no type."""
         return next((point.dtype for point in self.request.points if point.size == size), "uint8")

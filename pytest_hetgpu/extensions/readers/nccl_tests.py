@@ -1,14 +1,14 @@
-"""nccl-tests and rccl-tests: the table that they print, and the document that `-J` writes.
+"""nccl-tests and rccl-tests: the printed table, and the document of `-J`.
 
 Formats: src/util.cu (`writeDeviceReport`, `writeResultHeader`, `writeBenchmarkLine*`, `writePerIterReport`,
 `writeResultFooter`, json*) and src/common.h (exit codes) of NVIDIA/nccl-tests 2.19.6; src/common.cu of ROCm/rccl-tests
-of 2024. Columns are taken by the names in the header, so 13 of them, 21 (`-I 1`), those of rccl-tests' in-place-only
-table and of releases before `root` are one case.
+of 2024. Columns are identified by the names in the header. So these tables need no special cases: 13 columns, 21
+columns (`-I 1`), rccl-tests' in-place-only table, and releases before `root`.
 
-`time` is in us, GB/s are 1e9, the size is the definition's. `#wrong` is N/A where nothing was checked: with `-c 0`,
-and in place for alltoall, alltoallv and sendrecv; `Out of bounds values : 0 OK` stands below such a table too. Times
-are means over ranks (`-a` chooses), `cputime` (`-C 1`) is the host's, whereas its algbw is still that of the whole
-operation. "Avg bus bandwidth" is a mean over all sizes and both places and is not read.
+`time` is in us, GB/s are 1e9, the size is the definition's. `#wrong` is N/A if nothing was checked: with `-c 0`, and in
+place for alltoall, alltoallv and sendrecv. `Out of bounds values : 0 OK` is printed below such a table too. Times are
+means over ranks (`-a` chooses). `cputime` (`-C 1`) is the host's, but its algbw is that of the whole operation. "Avg
+bus bandwidth" is a mean over all sizes and both places and is not read.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _DEVICE = re.compile(r"#\s+Rank\s+(\d+)\s+(?:Group\s+(\d+)\s+)?Pid\s+\d+ on\s+\S
 _FOOTER = re.compile(r"# ?Out of bounds values\s+: (\d+) (OK|FAILED)")
 _SLOW = re.compile(r"# ?Avg bus bandwidth\s+: \S+ FAILED")
 
-# A line of NCCL's log that begins behind a row's last cell so far.
+# A line of NCCL's log that begins behind the last printed cell of a row.
 _LOGGED = re.compile(r"(?<=[\dA])[A-Za-z][\w.-]{0,100}:\d+:\d+ \[\d+\] NCCL ")
 
 _BASE = ("size", "count", "type", "redop", "root")
@@ -54,7 +54,10 @@ _CODES = {
 
 
 class NcclTestsParser(OutputParser):
-    """Reads the table, and the document of `-J` where its text is fed too: its rows then stand for the table's."""
+    """A parser of the table, and of the document of `-J` if it is in the text.
+
+    The document's rows replace the table's.
+    """
 
     tool = "nccl-tests"
 
@@ -119,7 +122,7 @@ class NcclTestsParser(OutputParser):
                 return ExitMeaning(Kind.SLOW, "slower than NCCL_TESTS_MIN_BW")
         if not code:
             return None
-        # rccl-tests knows 0 and 1 only.
+        # rccl-tests has 0 and 1 only.
         known = _CODES.get(code) if reading.tool == "nccl-tests" else None
         return (
             ExitMeaning(known[0], f"exit code {code}: {known[1]}")
@@ -152,7 +155,7 @@ class NcclTestsParser(OutputParser):
             self._names(text, line)
 
     def _names(self, text: str, line: int) -> None:
-        """Header lines: where the places are, what the columns are, and their units."""
+        """Read the header lines: the places, the columns and their units."""
         words = text[1:].split()
         if words and set(words) <= {"out-of-place", "in-place", "(+", "per-iteration)"}:
             self._places = tuple("" if word == "out-of-place" else "in" for word in words if word.endswith("-place"))
@@ -188,14 +191,14 @@ class NcclTestsParser(OutputParser):
                 self.note_headless_row(line)
 
     def _take(self, tokens: list[str], line: int) -> None:
-        """A row is printed piece by piece: NCCL's own lines may come between, and the rest on other lines."""
+        """Collect a row that is printed piece by piece. NCCL's own lines may interrupt it."""
         if len(tokens) < len(self._base) + sum(map(len, self._groups)):
             self._pending = (tokens, line)
         else:
             self._cells(tokens, line)
 
     def _flush(self) -> None:
-        """A row whose rest did not come."""
+        """Keep the complete places of a row that breaks off, with a warning."""
         if self._pending:
             (tokens, line), self._pending = self._pending, None
             owed = len(self._base) + sum(map(len, self._groups))
@@ -223,7 +226,10 @@ class NcclTestsParser(OutputParser):
         self.add(BenchmarkRow(self._operation, point, self._ranks(), figures, self._iterations, wrong, line))
 
     def _ranks(self) -> int | None:
-        """Ranks of the group that rank 0 is in, whose table this is; as asked for, where devices are not listed."""
+        """Return the ranks in the group of rank 0, which prints this table.
+
+        Without a list of devices, return the requested ranks.
+        """
         groups = self._groups_of_devices
         seen = groups.count(groups[0]) if groups else self.request.ranks
         if seen and self.request.ranks not in (None, seen):
@@ -232,7 +238,7 @@ class NcclTestsParser(OutputParser):
 
 
 def _split(words: list[str]) -> Iterator[tuple[str, ...]]:
-    """One group of columns a place: each begins with its time."""
+    """Yield one group of columns per place; each begins with its time."""
     group: list[str] = []
     for word in words:
         if word in _FIRST and group:

@@ -1,13 +1,13 @@
 """OSU micro-benchmarks, versions 5 to 7: point-to-point, collectives, one-sided, and those over NCCL and RCCL.
 
 Formats: c/util/osu_util.c, c/util/osu_util_mpi.c (header lines, `print_stats*`, columns of `-f`, `-c`, `-z`),
-c/mpi/pt2pt/standard/osu_mbw_mr.c, c/mpi/collective/blocking/osu_allreduce.c (what a failed check prints) of 7.4;
+c/mpi/pt2pt/standard/osu_mbw_mr.c, c/mpi/collective/blocking/osu_allreduce.c (message of a failed check) of 7.4;
 mpi/pt2pt/osu_pt2pt.c and mpi/collective/osu_coll.c of 5.3.
 
-A collective prints a latency only. MB/s are 1e6 bytes a second. The size is one rank's block where ranks share the
-whole (allgather, alltoall, gather, scatter), the whole buffer of reduce_scatter, and is turned into the definition's
-here. Ranks and being in place are never printed. Up to 7.0 no type is printed either: reductions use MPI_FLOAT, all
-else MPI_CHAR. A failed check ends the table at its size.
+A collective prints a latency only. MB/s are 1e6 bytes per second. The printed size is one rank's block of allgather,
+alltoall, gather and scatter, and the whole buffer of reduce_scatter. The parser converts it to the definition's. Ranks
+and being in place are never printed. Up to 7.0 no type is printed either: reductions use MPI_FLOAT, others MPI_CHAR. A
+failed check ends the table at its size.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _COLUMN = re.compile(
     r"|P\d{1,3} Tail (?:Lat\(us\)|BW\(MB/s\))"
 )
 _US, _MB = 1e-6, 1e-3
-# What a column is called here, its unit, and what turns it into that.
+# Each column's metric, unit, and factor into that unit.
 _FIGURES = {
     "Avg Latency(us)": ("latency", "s", _US),
     "Latency (us)": ("latency", "s", _US),
@@ -80,7 +80,7 @@ _PROGRAMS = {
     "fop": "fetch_and_op",
 }
 
-# The first that a title holds, in lower case, is the operation.
+# The first of these in a lower-case title is the operation.
 _OPERATIONS = (
     ("reduce_scatter_block", "reduce_scatter_block"),
     ("reduce_scatter", "reduce_scatter"),
@@ -101,7 +101,7 @@ _TYPES = {"MPI_CHAR": "int8", "MPI_INT": "int32", "MPI_FLOAT": "float32", "MPI_D
 
 
 class OsuParser(OutputParser):
-    """A table for each datatype; its header says what the columns are, and rows that do not fit it are not read."""
+    """A parser of one table per datatype. The header names the columns; rows that do not fit it are not read."""
 
     tool = "osu"
 
@@ -124,7 +124,7 @@ class OsuParser(OutputParser):
             return name or cls.tool
         if one_sided := _ONE_SIDED.fullmatch(name):
             return _PROGRAMS.get(one_sided[1], one_sided[1])
-        # Titles have these parts in this order, program names have not.
+        # Titles have these parts in this order, program names do not.
         neighbor = "neighbor_" if "neighbor_" in name else ""
         base = _PROGRAMS.get(found["base"], found["base"])
         return f"{neighbor}{found['i']}{base}{found['persistent']}"
@@ -177,7 +177,7 @@ class OsuParser(OutputParser):
         ]
         self._operation = "".join(parts) or self.request.operation
         self._several = "multiple" in title
-        # What a build of 5.x puts over NCCL is another program than MPI's.
+        # Programs over NCCL of a build of 5.x are not those over MPI.
         tool = self.tool if library.startswith("MPI") else f"{self.tool}-{library.lower()}"
         self._reading = replace(
             self._reading, tool=tool, version=found["version"] or "", memory=(found["memory"] or "").lstrip("-").lower()
@@ -195,7 +195,7 @@ class OsuParser(OutputParser):
             return
         cells = dict(zip(self._columns, tokens, strict=True))
         if cells.get("Validation", "N/A") not in _CHECKS:
-            # Builds that log each wrong element do it among the rows: its position, and two values.
+            # Some builds log each wrong element between the rows: its position, and two values.
             self.warnings.add("lines of numbers whose check says neither Pass nor Fail: no rows", line)
             return
         size = whole(cells["Size"]) if "Size" in cells else 0
@@ -248,7 +248,7 @@ class OsuParser(OutputParser):
         self.add(BenchmarkRow(self._operation, point, ranks, figures, iterations, wrong, line))
 
     def _mark(self, size: int | None) -> None:
-        """A failed check that no row shows: rows of its size that were not found right are wrong."""
+        """Mark rows of a failed check: rows of its size that were not verified as right are wrong."""
         if size is None or any(row.wrong for row in self._rows):
             return
         defined = times_ranks(self._base, size, self.request.ranks, _PER_RANK)
@@ -258,7 +258,7 @@ class OsuParser(OutputParser):
 
 
 def _columns(text: str) -> tuple[str, ...] | None:
-    """A header's columns; none of them for one that is not understood; None for what is no header."""
+    """Return a header's columns; none if the header is not understood, None if the line is no header."""
     found = tuple(_COLUMN.findall(text))
     rest = _COLUMN.sub("", text).strip()
     if found and not rest:

@@ -1,14 +1,13 @@
 """ucc_perftest: settings, then a table of times, with `-F` of bus bandwidths too.
 
 Formats: tools/perf/ucc_pt_benchmark.cc (`print_header`, `print_time`), ucc_pt_coll_*.cc (`get_bw`),
-generator/ucc_pt_generator_exp.cc (what is counted) and src/utils/ucc_log.h (names) of UCC 1.3 to 1.9.
+generator/ucc_pt_generator_exp.cc (counts) and src/utils/ucc_log.h (names) of UCC 1.3 to 1.9.
 
-Times are in us, GB/s are 1e9, and what 1.3 calls bandwidth is the bus bandwidth of later releases. It stands in the
-order avg, max, min, for those are of the times avg, min, max. `Size` is one rank's source: of allgather and gather a
-block, of alltoall, reduce_scatter and scatter the whole from 1.5 on, but a block up to 1.4, and the program prints no
-version. With `-F` the bandwidth tells; without it those three are read only where "Iteration mode" shows that the
-release is a late one. No columns but those of 12 characters: a number that fills them grows into its neighbour.
-Nothing is checked.
+Times are in us, GB/s are 1e9. The bandwidth of 1.3 is the bus bandwidth of later releases. Its columns are avg, max,
+min, as they belong to the times avg, min, max. `Size` is one rank's source: a block of allgather and gather. For
+alltoall, reduce_scatter and scatter it is the whole from 1.5 on, and a block up to 1.4. The program prints no version.
+With `-F` the bandwidth decides between the two. Without it those three are read only if "Iteration mode" proves a late
+release. Columns have 12 characters, so a number that fills its column runs into its neighbour. Nothing is checked.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _SETTING = re.compile(r"(Collective|Memory type|Datatype|Data type|Inplace|Itera
 _HEADER = re.compile(r"Count +Size +Time, us(?P<bandwidth> +(?:Bus )?Bandwidth, GB/s)?\s*")
 _STATISTICS = {"avg min max": False, "avg min max avg max min": True}
 _PER_RANK = {"allgather", "allgatherv", "gather", "gatherv"}
-# Whose size was a block, and is the whole since 1.5.
+# Collectives whose size was a block, and is the whole since 1.5.
 _CHANGED = {"alltoall", "alltoallv", "reduce_scatter", "reduce_scatterv", "scatter", "scatterv"}
 _NAMES = {"bcast": "broadcast"}
 
@@ -56,7 +55,7 @@ class UccPerftestParser(OutputParser):
     def feed(self, line: str, number: int = 0) -> None:
         text = line[:LONGEST_LINE].rstrip()
         if found := _SETTING.match(text):
-            # The last `small` before the table is that of the iterations.
+            # The last `small` before the table is the number of iterations.
             self._settings[found[1].strip()] = found[2]
         elif found := _HEADER.fullmatch(text.strip()):
             self._header, self._columns = number or 1, 8 if found["bandwidth"] else 5
@@ -99,7 +98,7 @@ class UccPerftestParser(OutputParser):
             value = self.figure(name, token, line, 1e-6)
             if value is not None:
                 figures[name] = Quantity(value, "s")
-        # Of gather and scatter only the slowest rank's is printed.
+        # For gather and scatter only the slowest rank's is printed.
         if self._columns == 8 and tokens[5] != "N/A" and self.request.ranks != 1:
             value = self.figure("busbw", tokens[5], line)
             if value is not None:
@@ -142,7 +141,7 @@ class UccPerftestParser(OutputParser):
         return MessagePoint(size, dtype, "in" if inplace else self.request.place)
 
     def _parts(self, size: int, ranks: int, figures: dict[str, Quantity]) -> int | None:
-        """How many of the printed size make the whole: by the bandwidth, or by what only late releases print."""
+        """Return how many printed sizes make the whole, by the bandwidth or by a line that only late releases print."""
         busbw, time = figures.get("busbw"), figures.get("latency")
         known = factor(self._operation, ranks)
         if busbw and time and known and busbw.value >= 0.1:

@@ -1,13 +1,13 @@
 """ucx_perftest: the tables and CSV lines of its client.
 
-Formats: src/tools/perf/perftest_run.c (`print_progress`, `print_header`, `print_test_name`), perftest.c (`tests`:
-which of them show an overhead instead of a latency) and lib/libperf.c (`ucx_perf_calc_result`) of UCX 1.13 to 1.20;
-perftest.c of 1.8.
+Formats: src/tools/perf/perftest_run.c (`print_progress`, `print_header`, `print_test_name`), perftest.c (`tests`: those
+with an overhead instead of a latency) and lib/libperf.c (`ucx_perf_calc_result`) of UCX 1.13 to 1.20; perftest.c of
+1.8.
 
-MB/s are 1048576 bytes a second here. Latencies are half of a round trip where the test is a ping-pong. Of a table only
-the last row counts, `overall` of it; those before it, and the columns `average`, are of the last second. A `Final:`
-row that is missing means a test that did not end. Sizes and the test's name are printed by the server only: they come
-from the command where its output is not read. Nothing is checked but with `-V`, which only says what it found wrong.
+MB/s are 1048576 bytes per second here. Latencies are half of a round trip if the test is a ping-pong. In a table only
+`overall` of the last row counts. The rows before it, and the columns `average`, are of the last second. A missing
+`Final:` row means that the test did not end. Only the server prints sizes and the test's name, so the parser takes them
+from the command. Nothing is checked without `-V`, which prints only errors.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _OPERATIONS = (
 
 
 class UcxPerftestParser(OutputParser):
-    """One row for each test that came to its end."""
+    """A parser with one row per completed test."""
 
     tool = "ucx_perftest"
 
@@ -103,11 +103,11 @@ class UcxPerftestParser(OutputParser):
         ended = bare.startswith("Final:")
         tokens = bare.removeprefix("Final:").split(",") if self._csv else bare.removeprefix("Final:").split()
         names = max(self._csv - 1, 0)
-        # `-f` puts the test's name first, which only a batch has.
+        # `-f` prints the test's name first. Only a batch has names.
         if not self._csv and tokens and not _like_number(tokens[0]):
             names = 1
         numbers = [token if self._csv else token.replace(",", "") for token in tokens[names:]]
-        while len(numbers) > 4 and not _like_number(numbers[-1]):  # what `-X` adds
+        while len(numbers) > 4 and not _like_number(numbers[-1]):  # columns of `-X`
             numbers.pop()
         if not numbers or not all(map(_like_number, numbers)):
             return
@@ -129,7 +129,7 @@ class UcxPerftestParser(OutputParser):
             self.warnings.add("the test did not end: its rows are of its first seconds", line)
             return
         if self._batch:
-            # The header's word for the time is that of no test there is, and a test's size is in the batch file.
+            # The header fits none of the tests, and their sizes are in the batch file.
             self.warnings.add(
                 "a batch: kind and message size of its tests are not printed, its rows are not read", line
             )
@@ -163,7 +163,7 @@ class UcxPerftestParser(OutputParser):
         return found
 
     def _hold(self, size: int, numbers: Sequence[str], line: int) -> None:
-        """Hold the size against what time and bandwidth make of it, rounding aside: another one may have been sent."""
+        """Compare the size with time times bandwidth, apart from rounding: another size may have been sent."""
         if len(numbers) != 8:
             return
         time, rate = (number(numbers[column]) or 0.0 for column in (3, 5))
@@ -183,7 +183,7 @@ class UcxPerftestParser(OutputParser):
         return "latency" in test or test.endswith("_lat") or test in _LATENCY_TESTS
 
     def _size(self) -> int | None:
-        """The message's bytes: scatter-gather lists (`-s 16,48`, `-s 1024:16`) are one message."""
+        """Return the message's bytes. Scatter-gather lists (`-s 16,48`, `-s 1024:16`) are one message."""
         if (size := whole(self._box.get("Message size", ""))) is not None:
             return size
         total = 0
@@ -199,7 +199,7 @@ class UcxPerftestParser(OutputParser):
         return sizes.pop() if len(sizes) == 1 else None
 
     def _dtype(self, size: int) -> str:
-        """Bytes have no type: the one that is owed at this size, where one is."""
+        """Return the required dtype at this size, as bytes have no type."""
         return next((point.dtype for point in self.request.points if point.size == size), "uint8")
 
 
@@ -208,7 +208,7 @@ def _like_number(token: str) -> bool:
 
 
 def _operation(test: str) -> str:
-    """`send_recv` of tag_lat and stream_bw, `put` of put_lat."""
+    """Return the operation of a test: `send_recv` of tag_lat and stream_bw, `put` of put_lat."""
     test = test.removeprefix("ucp_")
     known = next((name for start, name in _OPERATIONS if test.startswith(start)), "")
     return known or re.split(r"[ _/]", test)[0]

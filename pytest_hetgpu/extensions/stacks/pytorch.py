@@ -1,4 +1,4 @@
-"""PyTorch by itself: torchrun and an interpreter, with the Gloo and NCCL (RCCL) that its wheel holds, and no MPI."""
+"""PyTorch by itself: torchrun and an interpreter, with the wheel's Gloo and NCCL (RCCL), without MPI."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _VERSION = re.compile(r"torch-(\d+(?:\.\d+)*)")
 
 
 class PyTorch(StackFamily):
-    """Any release: what is asked for is PyTorch, and its ranks report which."""
+    """PyTorch of any release; its ranks report the version."""
 
     vendor = "torch"
     distribution = "torch"
@@ -30,7 +30,7 @@ class PyTorch(StackFamily):
 
     @classmethod
     def locate(cls, name: str, prefixes: Iterable[Path]) -> Stack:
-        """PyTorch in the first prefix that has it, the running interpreter's own the last."""
+        """Find PyTorch in the first prefix that has it, the running interpreter's own the last."""
         prefixes = tuple(prefixes)
         for prefix in prefixes:
             if found := _installed(prefix):
@@ -60,7 +60,7 @@ class PyTorch(StackFamily):
 
 
 def _installed(prefix: Path) -> str:
-    """The version of PyTorch in a prefix with an interpreter, "" where there is none."""
+    """Return the version of PyTorch in a prefix with an interpreter, "" without one."""
     if not (prefix / "bin" / "python").exists():
         return ""
     found = (_VERSION.match(path.name) for site in _SITES for path in sorted(prefix.glob(f"{site}/torch-*.dist-info")))

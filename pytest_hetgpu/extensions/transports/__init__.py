@@ -1,1 +1,1 @@
-"""How ranks reach each other: one file a family; variants are YAML."""
+"""Transports between ranks: one file per family; variants are YAML."""

@@ -1,4 +1,4 @@
-"""What carried the data, whichever MPI printed it: one reader for all, as a run may show what nobody asked for."""
+"""The parser of transports in any MPI's log: a run may use a transport that was not requested."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pytest_hetgpu.model.transport_classes import ON_HOST, UNKNOWN, Connection, 
 
 
 class MpiTransportParser:
-    """Components seen between ranks: `ob1/tcp`, `ob1/sm` (vader to Open MPI 4), `ucx/posix`, `ofi/tcp`, `ch4/posix`.
+    """The components between ranks: `ob1/tcp`, `ob1/sm` (vader of Open MPI 4), `ucx/posix`, `ofi/tcp`, `ch4/posix`.
 
-    Open MPI 5's table says it all but OFI's provider. Where there is no table, the lanes that UCX logs count if UCX is
-    the layer that was selected, and so do ob1's and OFI's. MPICH logs lanes of UCX even where all ranks share memory.
+    Open MPI 5's table is complete except for OFI's provider. Without a table, UCX's logged lanes count if UCX is the
+    selected layer, and so do ob1's and OFI's. MPICH logs lanes of UCX even if all ranks share memory.
     """
 
     triggers = (*ConnectionTable.triggers, *LayerLog.triggers, *UcxLog.triggers, *MpichSummary.triggers)
@@ -23,13 +23,13 @@ class MpiTransportParser:
         self._table, self._layers, self._ucx, self._mpich = ConnectionTable(), LayerLog(), UcxLog(), MpichSummary()
 
     def feed(self, line: str, number: int) -> None:
-        """Takes a line of any of them; what is none is passed over."""
+        """Read a line of any of them; other lines are ignored."""
         for part in (self._table, self._layers, self._ucx, self._mpich):
             part.feed(line)
 
     @property
     def transports(self) -> tuple[str, ...]:
-        """Components that carried data between ranks, sorted."""
+        """The components that carried data between ranks, sorted."""
         return tuple(sorted({name for one in self.connections for name in one.components}))
 
     @property
@@ -40,7 +40,7 @@ class MpiTransportParser:
 
     @property
     def versions(self) -> Mapping[str, str]:
-        """UCX's own version where it said it."""
+        """UCX's own version if it logged one."""
         return {"ucx": self._ucx.version} if self._ucx.version else {}
 
     def _of_table(self) -> Iterator[Connection]:
@@ -59,11 +59,11 @@ class MpiTransportParser:
             "ucx": lanes,
             "cm": _single(f"ofi/{name}" for name in self._layers.providers),
         }
-        # Without a word on the selected layer OFI's provider is only a candidate.
+        # If the log does not show the selected layer, OFI's provider is only a candidate.
         selected = self._layers.pml or {"ob1", "ucx"}
         return set().union(*(layers.get(name, _single((name,))) for name in selected))
 
 
 def _single(components: Iterable[str]) -> set[Connection]:
-    """What a log names once for all connections of a process."""
+    """Return the connection of a component that a log names once per process."""
     return {connection(UNKNOWN, (name,)) for name in components}

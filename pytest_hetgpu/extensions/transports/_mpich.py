@@ -1,8 +1,8 @@
-"""MPICH (device ch4): the variables that pin a transport and make it show itself, and what is printed then.
+"""MPICH (device ch4): the variables that pin a transport and log it, and the parser of that log.
 
-With MPIR_CVAR_DEBUG_SUMMARY=2 the network module that was initialised says so (src/mpid/ch4/netmod/*/*_init.c), and
-every rank that shares memory with others of its host prints how far they are, `Rank: 1, Local_rank: 1 [ 0, 0 ]`
-(src/mpid/ch4/shm/posix/posix_init.c). A rank that prints no such line talks to all others over the network module.
+With MPIR_CVAR_DEBUG_SUMMARY=2 the initialised network module prints its name (src/mpid/ch4/netmod/*/*_init.c). Every
+rank that shares memory with others of its host prints their distances, `Rank: 1, Local_rank: 1 [ 0, 0 ]`
+(src/mpid/ch4/shm/posix/posix_init.c). A rank without such a line uses the network module for all others.
 """
 
 from __future__ import annotations
@@ -21,19 +21,22 @@ _SIZE = re.compile(r'\{"t":"hello",.*?"size":(\d+),')
 
 
 def pinned(netmod: str | None, env: dict[str, str] | None = None) -> Rendering:
-    """The network module for all traffic, shared memory being kept out; None lets ranks of one host share memory."""
+    """Return the settings of a network module for all traffic, without shared memory.
+
+    For None, ranks of one host may share memory.
+    """
     module = {} if netmod is None else {"MPIR_CVAR_CH4_NETMOD": netmod}
     local = {"MPIR_CVAR_NOLOCAL": "0" if netmod is None else "1"}
     return Rendering({}, {**module, **local, "MPIR_CVAR_DEBUG_SUMMARY": "2", **INFO, **(env or {})})
 
 
 def verbose(env: dict[str, str] | None = None) -> Rendering:
-    """MPICH's own summary, which is on already, and the whole stack of an error; libraries below add theirs."""
+    """Return the settings for the whole stack of an error. MPICH's summary is always on; libraries below add theirs."""
     return Rendering({}, {"MPIR_CVAR_PRINT_ERROR_STACK": "1", **(env or {})})
 
 
 class MpichSummary:
-    """What MPICH says of its network module and of shared memory."""
+    """The network module and the use of shared memory, by MPICH's summary."""
 
     triggers = (b"Local_rank: ", b"libfabric provider: ", b"UCX netmod Capability", b'{"t":"hello"')
 
@@ -44,8 +47,8 @@ class MpichSummary:
         self._size = 0
 
     def feed(self, line: str) -> None:
-        """Takes a line of the summary, or a rank's greeting for the number of ranks."""
-        # Ranks print in pieces, so that one line may hold the beginnings of several.
+        """Read a line of the summary, or a rank's greeting for the number of ranks."""
+        # Ranks print in pieces, so one line may contain the beginnings of several.
         self._local.update((int(rank), int(local)) for rank, local in _LOCAL.findall(line))
         provider, size = _PROVIDER.search(line), _SIZE.search(line)
         if provider:
@@ -56,7 +59,7 @@ class MpichSummary:
 
     @property
     def present(self) -> bool:
-        """Whether this is an output of MPICH's at all."""
+        """Whether the output is MPICH's at all."""
         return self.ucx or bool(self.providers or self._local)
 
     @property

@@ -1,4 +1,4 @@
-"""Which interface a transport pins on a node, and the cells that a host without a network cannot run."""
+"""The interface that a transport pins on a node, and cells that a host without a network cannot run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pytest_hetgpu.model.job import Node
 
 
 def netdev(node: Node, asked: str | None, key: str = "netdev") -> InterfaceChoice:
-    """The interface that the transport names, else what is known of the node, else what its fabric names."""
+    """Return the interface of the transport, else the node's known one, else the fabric's."""
     if asked:
         return InterfaceChoice(asked, f"{key} of the transport names it")
     if node.interface is not None:
@@ -18,7 +18,7 @@ def netdev(node: Node, asked: str | None, key: str = "netdev") -> InterfaceChoic
 
 
 def nothing_up(node: Node, program: str) -> str | None:
-    """Why nothing over TCP, Open MPI's own daemons among it, can run on a node; None if an interface is up."""
+    """Return why nothing over TCP can run on a node, Open MPI's daemons included; None if an interface is up."""
     if node.interface is None or node.interface.kind != "nothing":
         return None
     return (
@@ -28,9 +28,9 @@ def nothing_up(node: Node, program: str) -> str | None:
 
 
 def only_loopback(node: Node, asked: str | None, program: str) -> str | None:
-    """Why a library that does not connect ranks over loopback cannot run on a node; None if it can.
+    """Return why a library that does not connect over loopback cannot run on a node; None if it can.
 
-    A loopback that the matrix names is taken at its word.
+    A loopback that the matrix names is accepted.
     """
     if asked or node.interface is None or node.interface.kind != "loopback":
         return None

@@ -1,10 +1,12 @@
-"""Open MPI: the parameters that pin a transport and make it show itself, and what is printed then.
+"""Open MPI: the parameters that pin a transport and log it, and the parsers of that log.
 
-Releases from 5 on print a table at the end of MPI_Init when asked with `ompi_display_comm mpi_init`
-(ompi/mca/hook/comm_method/hook_comm_method_fns.c). Release 4 has no such table, but each of its layers says at low
-verbosity what it has chosen: the point-to-point layer (`selected ob1 best priority 20`, ompi/mca/pml/base), its byte
-transfer layer to each rank (`mca: bml: Using vader btl for send to ...`, ompi/mca/bml/r2), and OFI's provider
-(`mtl:ofi:prov: tcp`, ompi/mca/mtl/ofi).
+From release 5 on, `ompi_display_comm mpi_init` prints a table at the end of MPI_Init
+(ompi/mca/hook/comm_method/hook_comm_method_fns.c). Release 4 has no such table. At low verbosity each of its layers
+logs its choice:
+
+- the point-to-point layer: `selected ob1 best priority 20` (ompi/mca/pml/base)
+- its byte transfer layer to each rank: `mca: bml: Using vader btl for send to ...` (ompi/mca/bml/r2)
+- OFI's provider: `mtl:ofi:prov: tcp` (ompi/mca/mtl/ofi)
 """
 
 from __future__ import annotations
@@ -20,11 +22,11 @@ from pytest_hetgpu.model.transport_classes import OFF_HOST, ON_HOST, UNKNOWN, Co
 VENDOR = "Open MPI"
 _SHOW_5 = {"ompi_display_comm": "mpi_init"}
 _SHOW_4 = {"pml_base_verbose": "10", "btl_base_verbose": "1", "opal_common_ofi_verbose": "1"}
-# What release 5 calls sm was vader before; the sm of release 4 is a stub that only says so.
+# sm of release 5 was vader before. sm of release 4 is a stub that only prints this.
 _SM_4, _SM_5 = "vader", "sm"
 
 _SUMMARY = re.compile(r"^\s*(on-host|off-host):\s+(all|most) connections are (.+?)\s*$")
-# Below "Exceptions:", what each host with a connection unlike most has: `  host 1: [2x tcp] [1x ucx=posix;memory]`.
+# Below "Exceptions:", the connections of each host that differs from most: `  host 1: [2x tcp] [1x ucx=posix;memory]`.
 _EXCEPTION = re.compile(r"^\s*host \d+:((?: \[\d+x [^\]]+\])+)\s*$")
 _EXCEPTED = re.compile(r"\[(\d+)x ([^\]]+)\]")
 _PML = re.compile(r"\] selected (\w+) best priority \d")
@@ -34,21 +36,21 @@ _PROVIDER = re.compile(r"\bmtl:ofi:(prov|provider): ([\w+-]+)")
 
 
 def pinned(stack: Stack, mca: dict[str, str], env: dict[str, str] | None = None) -> Rendering:
-    """The parameters, with those that make a release say what it used."""
+    """Return the parameters, with those that make the release log its transports."""
     if is_old(stack):
         return Rendering(mca | _SHOW_4, INFO | (env or {}))
     return Rendering(mca | _SHOW_5, env or {})
 
 
 def verbose(frameworks: Sequence[str], env: dict[str, str] | None = None) -> Rendering:
-    """These frameworks at the level at which they say what they do, as bug reports to Open MPI are asked to have it."""
+    """Return the verbosity of these frameworks that bug reports to Open MPI require."""
     return Rendering({f"{framework}_base_verbose": "100" for framework in ("pml", *frameworks)}, env or {})
 
 
 def ob1(stack: Stack, btl: Sequence[str], interface: str) -> Rendering:
-    """PML ob1 with just these byte transfer layers, tcp on one interface ("": none is known).
+    """Return PML ob1 with just these byte transfer layers, tcp on one interface ("": none is known).
 
-    Left to itself Open MPI's TCP tries every interface and hangs where one of them (a docker bridge) leads nowhere.
+    By default Open MPI's TCP tries every interface, and hangs if one of them (a docker bridge) leads nowhere.
     """
     shared = _SM_4 if is_old(stack) else _SM_5
     mca = {"pml": "ob1", "btl": ",".join(shared if plain(name) == _SM_5 else name for name in btl)}
@@ -58,19 +60,19 @@ def ob1(stack: Stack, btl: Sequence[str], interface: str) -> Rendering:
 
 
 def plain(btl: str) -> str:
-    """A byte transfer layer by its name in release 5."""
+    """Return the name of a byte transfer layer in release 5."""
     return _SM_5 if btl == _SM_4 else btl
 
 
 def is_old(stack: Stack) -> bool:
-    """Whether this is release 4 or older; one whose version is not known counts as new."""
+    """Return whether this is release 4 or older; an unknown version counts as new."""
     return 0 < stack.major < 5
 
 
 def components(text: str) -> set[str]:
-    """Component names in one entry of the table: `tcp` is ob1's, `ucx=posix;memory,tcp;eth0` are two of UCX's.
+    """Return the components in one entry of the table: `tcp` is ob1's, `ucx=posix;memory,tcp;eth0` are two of UCX's.
 
-    A rank's connection to itself is none between ranks.
+    A rank's connection to itself does not count.
     """
     method = text.removesuffix(" or self")
     pml, equals, lanes = method.partition("=")
@@ -95,7 +97,7 @@ class ConnectionTable:
         self._uniform: dict[str, str] = {}
 
     def feed(self, line: str) -> None:
-        """Takes a line of the summary or of its exceptions."""
+        """Read a line of the summary or of its exceptions."""
         summary = _SUMMARY.match(line)
         if summary:
             path, uniformity, method = summary.groups()
@@ -130,7 +132,7 @@ class ConnectionTable:
 
 
 class LayerLog:
-    """What the layers of Open MPI 4 say of themselves, and OFI's provider on every release."""
+    """The choices that the layers of Open MPI 4 log, and OFI's provider of every release."""
 
     triggers = (b" best priority ", b"mca: bml: Using ", b"mtl:ofi:prov")
 
@@ -140,7 +142,7 @@ class LayerLog:
         self._providers: dict[str, set[str]] = {"prov": set(), "provider": set()}
 
     def feed(self, line: str) -> None:
-        """Takes a line of one of the layers."""
+        """Read a line of one of the layers."""
         pml, btl, provider = _PML.search(line), _BTL.search(line), _PROVIDER.search(line)
         if pml:
             self.pml.add(pml[1])

@@ -1,4 +1,4 @@
-"""What transports of torch.distributed share."""
+"""Common parts of the transports of torch.distributed."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from pytest_hetgpu.model.interfaces import LOOPBACK, InterfaceChoice
 from pytest_hetgpu.model.job import Node
 
 VENDORS = ("Open MPI", "MPICH", "torch")
-"""Whatever MPI starts the ranks, or none."""
+"""Any MPI may start the ranks, or none."""
 
 
 def netdev(node: Node, asked: str | None, pin: str) -> InterfaceChoice:
-    """The interface to pin: the transport's own, else that of the hardware's variable, else the fabric's.
+    """Return the interface to pin: the transport's own, else that of the hardware's variable, else the fabric's.
 
-    Ranks of this machine take loopback.
+    Ranks of this machine use loopback.
     """
     own = asked or node.hardware.env.get(pin)
     if own:

@@ -1,11 +1,11 @@
-"""What UCX says at log level info: its version, and the lanes of each kind of connection.
+"""UCX's log at level info: its version, and the lanes of each kind of connection.
 
-From src/ucp/core/ucp_context.c and ucp_worker.c; 1.13 numbers its kinds (`ep_cfg[1]: tag(tcp/lo tcp/eth0)`), later ones
-name them too (`ucp_context_0 intra-node cfg#1 tag(tcp/eth0)`), from 1.15 on.
+From src/ucp/core/ucp_context.c and ucp_worker.c. 1.13 numbers the kinds (`ep_cfg[1]: tag(tcp/lo tcp/eth0)`). From 1.15
+on they have names too (`ucp_context_0 intra-node cfg#1 tag(tcp/eth0)`).
 
-`tag(...)` lists the lanes of short messages and those of rendezvous; no line at this level says how UCX divides a
-message among them. Before 1.16 (UCX_PROTO_ENABLE=n) a rendezvous takes only lanes that reach the memory of another
-process: with `posix/memory tcp/eth0` 1.13.1 sent 64 KiB by posix and 4 MiB by tcp, 1.18.1 both by posix.
+`tag(...)` lists the lanes of short messages and those of rendezvous. No line at this level shows how UCX divides a
+message among them. Before 1.16 (UCX_PROTO_ENABLE=n) a rendezvous uses only lanes that reach the memory of another
+process. With `posix/memory tcp/eth0` 1.13.1 sent 64 KiB by posix and 4 MiB by tcp, 1.18.1 both by posix.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from pytest_hetgpu.model.transport_classes import OFF_HOST, ON_HOST, UNKNOWN, Co
 
 INFO = {"UCX_LOG_LEVEL": "info"}
 DEBUG = {"UCX_LOG_LEVEL": "debug"}
-"""What bug reports to UCX are asked to have; a UCX that was built without it says so and goes on."""
+"""Settings that bug reports to UCX require. A UCX built without debug output prints a warning and continues."""
 
 _VERSION = re.compile(r"\bUCX\s+INFO\s+Version (\d[\w.]*)")
 _LANES = re.compile(r"\bUCX\s+INFO\s.*?\b(?:(intra-node |inter-node )?cfg#\d+|ep_cfg\[\d+\]:)\s+tag\(([^()]*)\)")
-# Shared memory that messages are copied through, and that which reaches the memory of the other process.
+# Shared memory for copies of messages, and transports that reach the memory of the other process.
 _COPIED = frozenset(("ucx/posix", "ucx/sysv"))
 _MAPPED = frozenset(("ucx/cma", "ucx/knem", "ucx/xpmem", "ucx/cuda_ipc", "ucx/rocm_ipc", "ucx/ze_ipc"))
 _PATHS = {"intra-node ": ON_HOST, "inter-node ": OFF_HOST}
 
 
 class UcxLog:
-    """Collects what UCX logs; fed with every line that holds one of `triggers`."""
+    """The connections in UCX's log, fed with every line that contains one of `triggers`."""
 
     triggers = (b"UCX  INFO  Version", b"cfg#", b"ep_cfg[")
 
@@ -36,7 +36,7 @@ class UcxLog:
         self.connections: set[Connection] = set()
 
     def with_uncertainty(self, one: Connection) -> Connection:
-        """The connection with what may carry short messages alone, by this version of UCX."""
+        """Mark the components that may carry short messages only, by this version of UCX."""
         short = {*one.components} & _COPIED
         others = {*one.components} - _COPIED
         if not short or not others or not others.isdisjoint(_MAPPED) or self._new:
@@ -49,7 +49,7 @@ class UcxLog:
         return numbers is not None and (int(numbers[1]), int(numbers[2])) >= (1, 16)
 
     def feed(self, line: str) -> None:
-        """A rank's connection to itself is none between ranks: the entry that has a lane `self` is passed over."""
+        """Read a line. An entry with a lane `self` is a rank's connection to itself, and does not count."""
         version = _VERSION.search(line)
         if version:
             self.version = version[1]

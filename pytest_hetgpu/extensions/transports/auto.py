@@ -1,4 +1,4 @@
-"""auto: whatever the MPI chooses by itself; what that was is told in the results."""
+"""auto: the MPI's own choice, which the results report."""
 
 from __future__ import annotations
 

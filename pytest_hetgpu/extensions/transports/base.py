@@ -1,4 +1,4 @@
-"""How ranks reach each other: a family renders settings for a node, and reads from a log what was really used."""
+"""The interface of transports: settings of a family for a node, and the parser of its log."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _interfaces(value: Any) -> str | None:
 
 Word = Annotated[str, BeforeValidator(_word, json_schema_input_type=str)]
 Interfaces = Annotated[str | None, BeforeValidator(_interfaces, json_schema_input_type=str | None)]
-"""One, or several with commas between; launchers hand it to a shell on the other nodes."""
+"""One interface, or several separated by commas. Launchers pass it to a shell on the other nodes."""
 Some = Annotated[list[str], Field(min_length=1)]
 Words = Annotated[tuple[str, ...], BeforeValidator(_words, json_schema_input_type=str | Some)]
 
@@ -66,18 +66,18 @@ class TransportSettings(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Rendering:
-    """What a transport asks of a node: MCA parameters and environment."""
+    """The settings of a transport on a node: MCA parameters and environment."""
 
     mca: Mapping[str, str] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
 
 
 class TransportParser(Protocol):
-    """Fed with a log's lines (those that may matter: they hold one of `triggers`), says what carried the data."""
+    """A parser of log lines that contain one of `triggers`; it finds the carriers of data."""
 
     @property
     def triggers(self) -> tuple[bytes, ...]:
-        """Fixed parts of the lines it wants."""
+        """Fixed parts of the required lines."""
 
     def feed(self, line: str, number: int) -> None:
         """Take one line; `number` counts from 1."""
@@ -92,7 +92,7 @@ class TransportParser(Protocol):
 
     @property
     def versions(self) -> Mapping[str, str]:
-        """Versions that libraries said of themselves, by lower-case name."""
+        """Versions that libraries logged, by lower-case name."""
 
 
 class Transport(abc.ABC):
@@ -101,16 +101,16 @@ class Transport(abc.ABC):
     Settings: ClassVar[type[TransportSettings]] = TransportSettings
     layered: ClassVar[bool] = False
     backend: ClassVar[str] = ""
-    """The backend of torch.distributed that this is; "" for what MPI uses."""
+    """Its backend of torch.distributed; "" for a transport of MPI."""
     vendors: ClassVar[tuple[str, ...]]
-    """The MPIs that have it."""
+    """MPIs that support it."""
 
     def __init__(self, settings: TransportSettings, lower: Transport | None = None) -> None:
         self.settings = settings
         self.lower = lower
 
     def unsuitable(self, stack: Stack) -> str | None:
-        """Why a stack cannot run this transport, None when it can."""
+        """Return why a stack cannot run this transport, None if it can."""
         if stack.vendor in self.vendors:
             return None
         families: list[type[Transport]] = [find("transports", name, Transport) for name in names("transports")]  # type: ignore[type-abstract]
@@ -121,7 +121,7 @@ class Transport(abc.ABC):
 
     @abc.abstractmethod
     def render(self, node: Node, stack: Stack) -> Rendering:
-        """Settings that make this node's ranks use the transport and say so in their output."""
+        """Return settings that make this node's ranks use the transport and log it."""
 
     @property
     def interface_setting(self) -> str:
@@ -130,27 +130,24 @@ class Transport(abc.ABC):
 
     @property
     def exclusion_setting(self) -> str:
-        """The parameter that rules interfaces out, and which the MPI refuses beside `pin`; "" if there is none."""
+        """The parameter that excludes interfaces; the MPI refuses it beside `interface_setting`. "" without one."""
         return ""
 
     def interface(self, node: Node) -> InterfaceChoice | None:
-        """The interface that `render` pins on a node, with the reason; None if its data needs none."""
+        """Return the interface that `render` pins on a node, with the reason; None if its data needs none."""
         return None
 
     def unreachable(self, node: Node, stack: Stack) -> str | None:
-        """Why ranks of this node cannot reach each other by this transport, None if they can."""
+        """Return why ranks of this node cannot reach each other by this transport, None if they can."""
         return None
 
     def verbose(self, stack: Stack) -> Rendering:
-        """What to add to `render`'s settings so that the log is the one that the library's maintainers ask for.
-
-        Nothing where a family does not say.
-        """
+        """Return the settings, besides `render`'s, for the log that the library's maintainers require."""
         return Rendering()
 
     @abc.abstractmethod
     def components(self) -> tuple[str, ...]:
-        """Globs over component names that may carry data between ranks; anything else is a silent fallback."""
+        """Return globs of components that may carry data between ranks. Another component is a silent fallback."""
 
     def members(self) -> tuple[TransportMember, ...]:
         """Return the entries of its list with their classes; () for a family whose list has only one class.
@@ -168,17 +165,17 @@ class Transport(abc.ABC):
 
     @property
     def any_may_carry(self) -> bool:
-        """Whether any member of its list may carry the data alone; what it runs over decides, too."""
+        """Whether any member of its list may carry the data; the transport that it runs over decides, too."""
         return bool(self.settings.carried_by) or (self.lower is not None and self.lower.any_may_carry)
 
     @staticmethod
     @abc.abstractmethod
     def parser() -> TransportParser:
-        """A fresh reader of this family's proof of use."""
+        """Return a fresh parser of this family's log."""
 
 
 def unclassified(members: Sequence[TransportMember]) -> str | None:
-    """Return why the best of a list cannot be told: one of several members has no known class. None if it can."""
+    """Return why the best member of a list is undefined: a member's class is not known. None if it is defined."""
     carriers = [member for member in members if member.kind != NO_CARRIER]
     unknown = next((member.name for member in carriers if not member.kind), None)
     if unknown is None or len(carriers) < 2:

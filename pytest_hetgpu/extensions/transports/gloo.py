@@ -24,7 +24,7 @@ class GlooSettings(TransportSettings):
 
 
 class AssumedTransport:
-    """Gloo logs nothing of its connections: each rank looks at its own sockets, and reports what it sees."""
+    """A parser without lines: Gloo logs no connections. Each rank inspects its own sockets, and reports them."""
 
     triggers: tuple[bytes, ...] = ()
     transports: tuple[str, ...] = ()
@@ -32,7 +32,7 @@ class AssumedTransport:
     versions: Mapping[str, str] = {}
 
     def feed(self, line: str, number: int) -> None:
-        """There is no line of Gloo's."""
+        """Ignore the line."""
 
 
 class Gloo(Transport):

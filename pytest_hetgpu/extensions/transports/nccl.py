@@ -1,8 +1,8 @@
-"""nccl: torch.distributed over NCCL, or over RCCL in a build of PyTorch for ROCm, which goes by the same name.
+"""nccl: torch.distributed over NCCL, or over RCCL in a build of PyTorch for ROCm, which has the same name.
 
-What they print at NCCL_DEBUG=INFO, with the subsystem INIT:
+Their log at NCCL_DEBUG=INFO, with the subsystem INIT:
 
-    NCCL INFO Using network Socket                                    (src/net.cc: the plugin that was chosen)
+    NCCL INFO Using network Socket                                    (src/net.cc: the chosen plugin)
     NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM               (src/transport/p2p.cc)
     NCCL INFO Channel 00 : 0[0] -> 1[1] via SHM/direct/direct         (src/transport/shm.cc)
     NCCL INFO Channel 00/0 : 1[0] -> 0[0] [receive] via NET/IB/0      (src/transport/net.cc)
@@ -69,7 +69,7 @@ class NcclChannels:
         self.versions: dict[str, str] = {}
 
     def feed(self, line: str, number: int) -> None:
-        """Takes a line of NCCL's."""
+        """Read a line of NCCL."""
         if channel := _CHANNEL.search(line):
             self._take(channel)
         elif network := _NETWORK.search(line):
@@ -84,7 +84,7 @@ class NcclChannels:
             pair = (-1, -1)
         self._pairs.setdefault(pair, set()).add(f"nccl/{by if over == 'net' and by else over}".replace(" ", "-"))
         if channel[1]:
-            # Both ends of a network log it, the receiver by that word; the sender logs the rest.
+            # Both ends of a network connection log it. The receiver's line has that word.
             self._hosts.setdefault(pair[channel[4] == "receive"], set()).add(channel[1])
 
     @property
@@ -100,7 +100,7 @@ class NcclChannels:
         return frozenset(connection(self._path(pair), seen) for pair, seen in self._pairs.items())
 
     def _path(self, pair: tuple[int, int]) -> str:
-        # Ranks are counted anew in each communicator, so a number may stand for several hosts.
+        # Each communicator numbers its ranks from 0, so a number may mean several hosts.
         hosts = [self._hosts.get(rank, set()) for rank in pair]
         if any(len(each) != 1 for each in hosts):
             return UNKNOWN
@@ -123,7 +123,7 @@ class Nccl(Transport):
         return Rendering(env=env)
 
     def _all_of(self, node: Node) -> bool:
-        """Whether Slingshot's own setting names all its interfaces, which sockets use together."""
+        """Return whether Slingshot's own setting names all its interfaces, which sockets use together."""
         own = self.settings.netdev is None and self.interface_setting not in node.hardware.env
         return own and node.hardware.fabric.kind == "slingshot"
 
@@ -144,7 +144,7 @@ class Nccl(Transport):
         return ("nccl/p2p", "nccl/shm", f"nccl/{net.lower().replace(' ', '-')}") if net else ("nccl/*",)
 
     def members(self) -> tuple[TransportMember, ...]:
-        """The network that was asked for; on one host NCCL may pass it by."""
+        """Return the requested network; on one host NCCL may bypass it."""
         net = self.settings.net
         return (TransportMember(net, TCP if net == "Socket" else RDMA, self.components()[2:]),) if net else ()
 

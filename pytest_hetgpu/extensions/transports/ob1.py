@@ -70,7 +70,7 @@ class Ob1(Transport):
         return self._device(node) if "tcp" in self.settings.btl else None
 
     def _device(self, node: Node) -> InterfaceChoice:
-        """The interface for tcp; loopback for ranks of one host whose interfaces are not known."""
+        """Return the interface for tcp; loopback for ranks of one host whose interfaces are not known."""
         chosen = netdev(node, self.settings.netdev)
         one_host = node.hardware.runtime == "local" or node.hardware.fabric.netdev == LOOPBACK
         return InterfaceChoice(LOOPBACK, chosen.why) if one_host and not chosen.name and chosen.kind != FREE else chosen

@@ -38,7 +38,7 @@ class Ofi(Transport):
         env = {self.interface_setting: device.name} if device and device.name else {}
         if stack.vendor == _mpich.VENDOR:
             return _mpich.pinned("ofi", {"FI_PROVIDER": provider, **env})
-        # FI_PROVIDER alone does not help: Open MPI excludes tcp, sockets and shm unless told otherwise.
+        # FI_PROVIDER alone does not help: Open MPI excludes tcp, sockets and shm by default.
         mca = {"pml": "cm", "mtl": "ofi", "opal_common_ofi_provider_include": provider, "opal_common_ofi_verbose": "1"}
         return _openmpi.pinned(stack, mca, env)
 
@@ -52,7 +52,10 @@ class Ofi(Transport):
         return netdev(node, self.settings.netdev) if self.interface_setting else None
 
     def unreachable(self, node: Node, stack: Stack) -> str | None:
-        """Open MPI asks libfabric for endpoints that reach other hosts too, and its tcp provider has none on lo."""
+        """Return why ranks of this node cannot reach each other by libfabric.
+
+        Open MPI requests endpoints that reach other hosts too, and libfabric's tcp provider has none on lo.
+        """
         mpich = stack.vendor == _mpich.VENDOR
         if self.settings.provider != "tcp":
             return None if mpich else nothing_up(node, stack.vendor)

@@ -1,4 +1,4 @@
-"""ucc: collectives of UCC over another transport of the matrix, which carries what is not a collective."""
+"""ucc: collectives of UCC over another transport of the matrix, which carries all other messages."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class UccSettings(TransportSettings):
 
 
 class Ucc(Transport):
-    """Open MPI's coll/ucc, MPICH's CH4_UCC.
+    """Open MPI's coll/ucc and MPICH's CH4_UCC.
 
-    Proven by the score map that UCC logs for each team. An MPI that was built without UCC ignores all of this and
-    exits with 0: then only the transport below is seen, which is not what was asked for.
+    The proof is the score map that UCC logs for each team. An MPI that was built without UCC ignores the settings and
+    exits with 0. The log then shows the transport below only, which does not satisfy the request.
     """
 
     Settings = UccSettings
@@ -96,7 +96,10 @@ class Ucc(Transport):
 
 
 class UccTransportParser:
-    """Reads UCC's map; `ucc/ucp:ucx/tcp` is its layer UCP over UCX's tcp. Without a map only what is below is seen."""
+    """A parser of UCC's score map; `ucc/ucp:ucx/tcp` is its layer UCP over UCX's tcp.
+
+    Without a map only the transport below is seen.
+    """
 
     triggers = (*MpiTransportParser.triggers, b":TL_", b":CL_", b"UCC  INFO  version")
 
@@ -106,7 +109,7 @@ class UccTransportParser:
         self._version: str | None = None
 
     def feed(self, line: str, number: int) -> None:
-        """Takes a line of UCC's, or of what is below."""
+        """Read a line of UCC, or of the transport below."""
         self._below.feed(line, number)
         self._layers |= {name.lower() for name in _LAYER.findall(line)} - {"self"}
         version = _VERSION.search(line)
@@ -134,5 +137,5 @@ class UccTransportParser:
 
     @property
     def versions(self) -> Mapping[str, str]:
-        """UCC's and UCX's own."""
+        """Versions of UCC and UCX."""
         return {**self._below.versions, **({"ucc": self._version} if self._version else {})}

@@ -46,8 +46,8 @@ _GROUPS = {
     "rocm": ("rocm_*",),
     "ze": ("ze_*",),
 }
-# Classes of UCX's transports (UCT_TL_DEFINE_ENTRY in src/uct) and groups. `cuda`, `rocm` and `ze` ask for whatever
-# moves device memory, which on one host may be a copy or a mapping; `X:aux` only makes connections.
+# Classes of UCX's transports (UCT_TL_DEFINE_ENTRY in src/uct) and groups. `cuda`, `rocm` and `ze` select
+# all transports for device memory, on one host a copy or a mapping. `X:aux` only establishes connections.
 _KINDS = {
     re.compile(r"all|any"): ANY,
     re.compile(r"self|(cuda|rocm|gdr|ze)_copy|(rocm|ze)_gdr|cuda|rocm|ze|.+:aux"): NO_CARRIER,
@@ -57,7 +57,7 @@ _KINDS = {
 }
 _WITHIN = {"posix", "sysv", "cma", "knem", "xpmem", "mm", "sm", "shm", "all", "any"}
 # From 1.19 on UCX looks up a route to the other rank, and loopback has none in the main table. MPICH 5 and Open MPI 5
-# bring such a release in their wheels, Open MPI 4 brings 1.18.
+# contain such a release in their wheels, Open MPI 4 contains 1.18.
 _ROUTED_SINCE = 5
 
 
@@ -85,9 +85,9 @@ def _kind(name: str) -> str:
 
 
 def _with_rdma(fabric: Fabric, classes: set[str], interface: InterfaceChoice, tcp: bool) -> InterfaceChoice | None:
-    """The HCA; beside it the interface where the list names tcp itself, for `all` would spread data over both.
+    """Return the HCA, and the interface if the list names tcp itself: `all` would spread data over both.
 
-    An interface alone is for `all` over plain IP: it would leave RDMA without a device, and that list asks for none.
+    Only `all` over plain IP gets an interface alone. It would leave RDMA without a device, and that list requires none.
     """
     if not fabric.hca:
         return interface if fabric.kind == "tcp" and fabric.netdev and classes == {ANY} else None
@@ -98,7 +98,7 @@ def _with_rdma(fabric: Fabric, classes: set[str], interface: InterfaceChoice, tc
 
 
 def _tcp(fabric: Fabric, interface: InterfaceChoice) -> InterfaceChoice:
-    """The interface; all while it is not known, where the fabric or gid_index.py would name the HCA alone."""
+    """Return the interface; `all` while it is not known, as the fabric or gid_index.py would name the HCA alone."""
     if interface.name or fabric.kind == "tcp":
         return interface
     return InterfaceChoice("all", "no interface is known, and the HCA is none for tcp")
@@ -116,12 +116,12 @@ class Ucx(Transport):
         device = self.interface(node)
         if device and device.name:
             env[self.interface_setting] = device.name
-        # UCX leaves bridges out from 1.16 on, even one that is named; releases before warn of the variable.
+        # From 1.16 on UCX excludes bridges, even named ones. Older releases warn about the variable.
         if device and "bridge" in {device.kind, *map(kind_of, device.name.split(","))}:
             env["UCX_TCP_BRIDGE_ENABLE"] = "y"
         if stack.vendor == _mpich.VENDOR:
             return _mpich.pinned("ucx", env)
-        # Open MPI lets UCX in for RDMA-class transports only, unless told otherwise.
+        # By default Open MPI enables UCX for RDMA-class transports only.
         mca = {"pml": "ucx", "opal_common_ucx_tls": "any", "opal_common_ucx_devices": "any"}
         return _openmpi.pinned(stack, mca, env)
 
@@ -130,10 +130,10 @@ class Ucx(Transport):
         return "UCX_NET_DEVICES"
 
     def interface(self, node: Node) -> InterfaceChoice | None:
-        """The devices for UCX_NET_DEVICES, which restricts RDMA and tcp alike.
+        """Return the devices for UCX_NET_DEVICES, which restricts RDMA and tcp alike.
 
-        RDMA needs the HCA as `HCA:PORT`, tcp the interface, a list of both needs both. Shared memory needs none.
-        Until the HCA is known RDMA has all: an interface alone would leave RDMA without a device.
+        RDMA needs the HCA as `HCA:PORT`, tcp the interface, a list of both needs both. Shared memory needs none. Until
+        the HCA is known RDMA gets all devices: an interface alone would leave it without one.
         """
         if self.settings.net_devices:
             return netdev(node, ",".join(self.settings.net_devices), "net_devices")
@@ -147,11 +147,14 @@ class Ucx(Transport):
 
     @property
     def _rdma(self) -> set[str]:
-        """The classes of its members that are RDMA or may have it: those of groups, and of members nobody knows."""
+        """The classes of members that are or may be RDMA: groups and unknown members, too."""
         return {member.kind for member in self.members()} & {RDMA, ANY, ""}
 
     def unreachable(self, node: Node, stack: Stack) -> str | None:
-        """UCX's tcp does not connect over lo since it looks routes up; the other transports need no interface."""
+        """Return why ranks of this node cannot reach each other.
+
+        Since UCX looks up routes, its tcp does not connect over lo. Its other transports need no interface.
+        """
         tls = {*self.settings.tls}
         nothing = nothing_up(node, stack.vendor)
         if not tls.isdisjoint(_WITHIN):

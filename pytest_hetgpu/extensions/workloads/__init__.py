@@ -1,1 +1,1 @@
-"""What ranks do, and what they owe."""
+"""Workloads: the work of ranks, and the results that they must report."""

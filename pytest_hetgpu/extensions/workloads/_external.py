@@ -1,6 +1,7 @@
-"""What workloads have in common whose program is not ours: where it is looked for, how it is started and read.
+"""Common parts of workloads with another project's program: its folders, its start and its output parser.
 
-`remote/run_external.py` starts it on each rank, after the rank has said who it is and which MPI the program will load.
+`remote/run_external.py` starts it on each rank, after the rank has reported itself and the MPI that the program
+will load.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.sizes import show_size
 
 PYTHON = "{python}"
-"""Stands in a command for the interpreter of the node's stack."""
+"""Placeholder for the interpreter of the node's stack."""
 
 
 def _tokens(value: Any) -> Any:
@@ -51,7 +52,7 @@ Times = Annotated[int, Field(ge=1)]
 
 
 class ExternalSettings(WorkloadSettings):
-    """Keys of all foreign programs. `check: false` says that its numbers alone are owed, and nothing verified."""
+    """Keys of all programs of other projects. `check: false` requires numbers only, and no verified results."""
 
     folders: Folders = ()
     arguments: Annotated[Tokens, Field(description="further options of the program, as it takes them")] = ()
@@ -59,9 +60,9 @@ class ExternalSettings(WorkloadSettings):
 
 
 class ExternalWorkload(Workload):
-    """A program that prints no records of ours. `reader` reads what it prints; `needs` are the families it runs over.
+    """A workload with another project's program. `reader` names its output parser, `needs` the transport families.
 
-    `layer` and `memory` are as in `Foreign`.
+    `layer` and `memory` are as in `ExternalProgram`.
     """
 
     Settings: ClassVar[type[WorkloadSettings]] = ExternalSettings
@@ -74,18 +75,18 @@ class ExternalWorkload(Workload):
 
     @abc.abstractmethod
     def command(self) -> tuple[str, ...]:
-        """The program and its options.
+        """Return the program and its options.
 
-        `{python}` is the stack's interpreter on the rank's node, `{platform}` (cpu, cuda, rocm) and `{memory}` (host,
-        cuda, rocm) are that node's, `{node0}` is the address by which the others reach the first node.
+        Placeholders: `{python}` is the interpreter of the node's stack. `{platform}` (cpu, cuda, rocm) and `{memory}`
+        (host, cuda, rocm) are the node's. `{node0}` is the first node's address for other nodes.
         """
 
     def commands(self) -> tuple[tuple[str, ...], ...]:
-        """What rank 0 executes, what rank 1 does, and so on; the last is what all further ranks do."""
+        """Return the commands of rank 0, rank 1, and so on; the last one is for all further ranks."""
         return (self.command(),)
 
     def options(self) -> tuple[str, ...]:
-        """Further options of `remote/run_external.py`."""
+        """Return further options of `remote/run_external.py`."""
         return ()
 
     def program(self) -> tuple[str, ...]:
@@ -111,7 +112,7 @@ class ExternalWorkload(Workload):
         )
 
     def row_ranks(self, ranks: int) -> int | None:
-        """How many ranks its rows must be of in a world of so many; None where it tells none."""
+        """Return the ranks of its rows in a world of so many ranks; None if the program prints none."""
         return ranks
 
     def unsuitable_transport(self, family: str) -> str | None:
@@ -122,13 +123,13 @@ class ExternalWorkload(Workload):
 
 @dataclass(frozen=True, slots=True)
 class ProgramName:
-    """A program by its name or its path, for `Annotated`; `words` say to a person what that must be."""
+    """A program by name or path, for `Annotated`; `words` describe it to a user."""
 
     name: str
     words: str
 
     def check(self, text: str) -> str:
-        """The text itself; ValueError unless it is such a program."""
+        """Return the text if it names the program. Raises ValueError."""
         if not re.fullmatch(rf"(/[^\s:]+/)?{self.name}", text):
             raise ValueError(f"{show(text)} must be {self.words}, or an absolute path to it")
         return text
@@ -138,7 +139,7 @@ class ProgramName:
 
 
 def doubled_sizes(program: str, sizes: tuple[int, ...]) -> tuple[int, ...]:
-    """Sizes that a program which doubles by itself can be told; ValueError for others."""
+    """Return the sizes if each is twice the one before, as the program doubles by itself. Raises ValueError."""
     if any(larger != 2 * smaller for smaller, larger in itertools.pairwise(sizes)):
         shown = ", ".join(map(show_size, sizes[:5]))
         raise ValueError(f"{program} doubles sizes by itself: a range like 8..1M is needed, not {shown}")
@@ -146,10 +147,10 @@ def doubled_sizes(program: str, sizes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def cannot_verify(who: str) -> ValueError:
-    """What to raise where a program is to verify its results and cannot."""
+    """Make the error for a program that must verify results and cannot."""
     return ValueError(f"{who} verifies nothing: `check: false` says that what it prints is all that is owed")
 
 
 def points(sizes: tuple[int, ...], dtype: str, *places: str) -> tuple[MessagePoint, ...]:
-    """A point for each size and place; dtype "" accepts any."""
+    """Return a point per size and place; dtype "" accepts any."""
     return tuple(MessagePoint(size, dtype, place) for size in sizes for place in places or ("",))

@@ -1,4 +1,4 @@
-"""What workloads that train a network have in common (`remote/torch_training.py`)."""
+"""Common parts of workloads that train a network (`remote/torch_training.py`)."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ Places = Annotated[Literal["host", "device"], Field(description="where tensors a
 
 
 class TorchSettings(WorkloadSettings):
-    """Keys of programs that only torch.distributed has; without a backend they take the transport's, else MPI."""
+    """Keys of programs of torch.distributed. The default backend is the transport's, else MPI."""
 
     backend: Backend | None = None
     memory: Places = "host"
 
 
 class TrainingSettings(TorchSettings):
-    """`batch` samples a rank and step, `hidden` units between the layers."""
+    """Keys of a training: `batch` samples per rank and step, `hidden` units between the layers."""
 
     epochs: Annotated[int, Field(ge=2)] = 3
     samples: Annotated[int, Field(ge=1)] = 4096
@@ -30,7 +30,7 @@ class TrainingSettings(TorchSettings):
 
 
 class TorchWorkload(Workload):
-    """A program that only torch.distributed has."""
+    """A workload that requires torch.distributed."""
 
     Settings = TorchSettings
     torch = True
@@ -38,7 +38,7 @@ class TorchWorkload(Workload):
 
 
 class Training(TorchWorkload):
-    """Learns a small network. Its one point is that of all parameters; time is that of a step."""
+    """Training of a small network. Its only point is all parameters together; the time is that of a step."""
 
     Settings = TrainingSettings
     settings: TrainingSettings

@@ -1,4 +1,4 @@
-"""A block from every rank, all of them left on every rank."""
+"""All-gather: blocks of every rank, all of them on every rank."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pytest_hetgpu.extensions.workloads.base import SplitSettings, SweepWorkload
 
 
 class Allgather(SweepWorkload):
-    """A size is that of all blocks together."""
+    """A size is the total of all blocks."""
 
     Settings = SplitSettings
     operation = "allgather"

@@ -1,4 +1,4 @@
-"""All-reduce of one large payload, as training frameworks are tuned by it: its busbw is the number to compare."""
+"""All-reduce of one large payload, as used to tune training frameworks; its busbw is the number to compare."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class AllreduceBandwidthSettings(ReductionSettings):
 
 
 class AllreduceBandwidth(SweepWorkload):
-    """A size is one rank's buffer; give `sizes: 4G` where every rank has a GPU of its own."""
+    """A size is one rank's buffer. Use `sizes: 4G` if every rank has a GPU of its own."""
 
     Settings = AllreduceBandwidthSettings
     operation = "allreduce"

@@ -1,4 +1,4 @@
-"""A block from every rank for every rank."""
+"""All-to-all: a block from every rank to every rank."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pytest_hetgpu.extensions.workloads.base import SplitSettings, SweepWorkload
 
 
 class Alltoall(SweepWorkload):
-    """A size is what one rank sends to all."""
+    """A size is the total that one rank sends."""
 
     Settings = SplitSettings
     operation = "alltoall"

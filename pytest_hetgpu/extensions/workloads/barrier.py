@@ -7,7 +7,7 @@ from pytest_hetgpu.model.records import MessagePoint
 
 
 class Barrier(Workload):
-    """Timed, and verified: nobody gets through before a rank that comes late. It has one point, without data."""
+    """A timed and verified barrier: no rank passes before a late rank. It has one point, without data."""
 
     Settings = TimedSettings
     settings: TimedSettings

@@ -1,4 +1,4 @@
-"""What ranks do, and what they owe: a measurement and a check at every point."""
+"""The interface of workloads: the work of ranks, with a measurement and a check at every point."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.sizes import parse_sizes, show_size
 
 ITEM_BYTES = {"int8": 1, "uint8": 1, "int32": 4, "int64": 8, "float16": 2, "float32": 4, "float64": 8}
-SUMMED = tuple(name for name in ITEM_BYTES if name != "float16")  # which MPI has no type for; it can be moved
-# Every rank adds 1 or more, and what overflows is summed by each library in its own way.
+SUMMED = tuple(name for name in ITEM_BYTES if name != "float16")  # MPI has no type for it; it can only be moved
+# Every rank adds 1 or more, and each library handles an overflow in its own way.
 MOST_SUMMED = {"int8": 127, "uint8": 255}
 REDUCED_IN_PLACE = ("allreduce", "reduce")
-"""What torch.distributed has in place only."""
+"""Operations that torch.distributed has in place only."""
 PLACES = {"false": ("",), "true": ("in",), "both": ("", "in")}
 
 Sizes = Annotated[
@@ -64,16 +64,16 @@ Backend = Annotated[
 
 
 class WorkloadSettings(BaseModel):
-    """Keys that a workload of this kind takes in a matrix."""
+    """Keys that a workload of this kind accepts in a matrix."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class TimedSettings(WorkloadSettings):
-    """Keys of workloads that are timed.
+    """Keys of timed workloads.
 
-    All points are gone through `repeats` times, so that a disturbance does not meet all repeats of one. Five is what it
-    takes to tell outliers, and to tell two runs apart by an exact test of ranks (p = 1/252; of four 1/70).
+    All points are measured `repeats` times in turn, so that a disturbance does not hit all repeats of one. Five repeats
+    suffice to detect outliers. They also suffice to distinguish two runs by an exact rank test (p = 1/252; four: 1/70).
     """
 
     backend: Backend | None = None
@@ -82,7 +82,7 @@ class TimedSettings(WorkloadSettings):
     repeats: Annotated[int, Field(ge=1, le=1000, description="how often all points are gone through")] = 5
 
     def timing(self) -> tuple[str, ...]:
-        """The arguments of a program that times."""
+        """Return the arguments of a program that times."""
         return (
             *("--iterations", str(self.iterations)),
             *("--warmup", str(self.warmup)),
@@ -131,38 +131,38 @@ class SplitSettings(CollectiveSettings):
 
 
 class Workload(abc.ABC):
-    """One kind of work. `operation` is its name in bandwidth definitions; `measured`: it owes timings of its points."""
+    """One kind of work. `operation` is its name in bandwidth definitions. `measured`: its points must be timed."""
 
     Settings: ClassVar[type[WorkloadSettings]] = WorkloadSettings
     operation: ClassVar[str]
     measured: ClassVar[bool] = True
     torch: ClassVar[bool] = False
-    """Whether torch.distributed can do it."""
+    """Whether torch.distributed has the operation."""
     backend: str = ""
-    """The backend of torch.distributed that ranks use; "": they call MPI themselves."""
+    """Backend of torch.distributed that ranks use; "" if they call MPI."""
 
     def __init__(self, settings: WorkloadSettings) -> None:
         self.settings = settings
 
     @property
     def requested_backend(self) -> str:
-        """The backend that the matrix asks for, "" where it leaves that to the transport."""
+        """The backend in the matrix, "" if the transport decides."""
         return getattr(self.settings, "backend", None) or ""
 
     def with_backend(self, backend: str) -> Workload:
-        """The same work by torch.distributed over a backend; over "" as it is."""
+        """Return the same work by torch.distributed over a backend; "" changes nothing."""
         other = copy(self)
         other.backend = backend
         return other
 
     @abc.abstractmethod
     def program(self) -> tuple[str, ...]:
-        """File name in `programs/`, then its arguments."""
+        """Return the file name in `programs/`, then its arguments."""
 
     def argv(self, interpreter: str, programs: str) -> tuple[str, ...]:
-        """What each rank executes on a node with that Python, where our programs lie in the folder `programs`.
+        """Return the command of each rank on a node with that Python and our programs in the folder `programs`.
 
-        Under mpi4py's runner an error that one rank does not catch ends the whole job, not that rank alone.
+        mpi4py's runner ends the whole job on an uncaught error of one rank.
         """
         file, *arguments = self.program()
         runner = () if self.backend else ("-m", "mpi4py")
@@ -170,30 +170,30 @@ class Workload(abc.ABC):
 
     @abc.abstractmethod
     def points(self) -> tuple[MessagePoint, ...]:
-        """What must be checked on every rank, and timed when `measured`."""
+        """Return the points to check on every rank, and to time if `measured`."""
 
     def required_points(self, ranks: int) -> tuple[MessagePoint, ...]:
-        """The points of a world of so many ranks."""
+        """Return the required points in a world of so many ranks."""
         return self.points()
 
     def external(self, ranks: int) -> ExternalProgram | None:
-        """What a program that is not ours has to show on so many ranks; None: ours do, and report it themselves."""
+        """Return the requirements for another project's program on so many ranks; None for our own programs."""
         return None
 
     def unsuitable(self, ranks: int) -> str | None:
-        """Why this workload cannot run on so many ranks, None when it can."""
+        """Return why this workload cannot run on so many ranks, None if it can."""
         return None
 
     def unsuitable_transport(self, family: str) -> str | None:
-        """Why this workload cannot run over transports of a family, None when it can."""
+        """Return why this workload cannot run over transports of a family, None if it can."""
         return None
 
 
 class SweepWorkload(Workload):
-    """A workload whose program has the operation's name and takes sizes, dtypes and iterations.
+    """A workload over sizes, dtypes and iterations, whose program has the operation's name.
 
-    `paired`: ranks 2i and 2i+1 work together. `split`: a size is what all ranks have together, so it must be a multiple
-    of `ranks x element size`.
+    `paired`: ranks 2i and 2i+1 work together. `split`: a size is the total of all ranks, so it must be a multiple of
+    `ranks x element size`.
     """
 
     Settings: ClassVar[type[WorkloadSettings]] = SweepSettings
@@ -238,7 +238,7 @@ class SweepWorkload(Workload):
         return None
 
     def _unknown_place(self) -> str | None:
-        """Why there is no such memory, or no such place for results, with what ranks call."""
+        """Return why the memory, or the place of results, does not exist in the library that ranks call."""
         memory, place = self.settings.memory, self._in_place
         if self.backend and memory in ("guarded", "managed"):
             return f"has {memory} memory under MPI only, not under torch.distributed"

@@ -1,4 +1,4 @@
-"""Any program: what it must print, and what of it are numbers, is said in the matrix."""
+"""Any program: the matrix defines its required output and its numbers."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from pytest_hetgpu.model.records import MessagePoint
 
 
 class CommandWorkloadSettings(ExternalSettings, CommandSettings):
-    """`argv` is executed by every rank. `mpi: false` says that it is no MPI program, whose transport shows nothing.
+    """Keys of any program. Every rank executes `argv`. `mpi: false`: it is no MPI program, and logs no transport.
 
-    `check: false` says that its exit status alone tells of success.
+    `check: false`: its exit status alone decides.
     """
 
     argv: Annotated[
@@ -42,9 +42,9 @@ class CommandWorkloadSettings(ExternalSettings, CommandSettings):
 
 
 class CommandWorkload(ExternalWorkload):
-    """Passed if it ends with 0, what says success is found, what says failure is not, and it has its numbers.
+    """A program of the user. It passes if it exits with 0, matches `success` and not `failure`, and prints its numbers.
 
-    It owes no points: what is measured is known when it has run.
+    It has no required points, as its measurements are known only after the run.
     """
 
     Settings = CommandWorkloadSettings
@@ -62,7 +62,7 @@ class CommandWorkload(ExternalWorkload):
     def external(self, ranks: int) -> ExternalProgram:
         asked = {name: getattr(self.settings, name) for name in CommandSettings.model_fields}
         told = CommandSettings.model_construct(**asked).model_dump_json(exclude_defaults=True)
-        # What it must show is in its patterns, not in points.
+        # Its patterns hold the requirements, not its points.
         return replace(super().external(ranks), settings=told, check=False, proof=self.settings.mpi)
 
     def row_ranks(self, ranks: int) -> int | None:

@@ -1,4 +1,4 @@
-"""Failures made on purpose: what the judges must tell from each other."""
+"""Deliberate failures, which the judges must distinguish."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A send from memory that the host may not read: what device memory without Large BAR looks like to a CPU."""
+"""A send from memory that the host may not read, like device memory without Large BAR."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from pytest_hetgpu.model.sizes import parse_sizes
 
 
 class Mpi4pyBenchSettings(ExternalSettings):
-    """pingpong sweeps `sizes` and verifies nothing; a ringtest has one size, and verifies what came round."""
+    """Keys of mpi4py.bench. pingpong sweeps `sizes` without verification. A ringtest has one size, and verifies it."""
 
     benchmark: Literal["pingpong", "ringtest", "helloworld"] = "ringtest"
     sizes: Sizes | None = None
@@ -65,7 +65,7 @@ class Mpi4pyBench(ExternalWorkload):
             return ("helloworld",)
         if asked.benchmark == "ringtest":
             return "ringtest", "-n", str(sizes[0]), "-l", loops, "-s", skips
-        # Left to itself it takes fewer for large messages.
+        # By default it uses fewer for large messages.
         often = [("--loop", loops), ("--loop-large", loops), ("--loop-huge", loops)]
         often += [("--skip", skips), ("--skip-large", skips), ("--skip-huge", skips)]
         tokens = [token for option in often for token in option]

@@ -19,11 +19,11 @@ from pytest_hetgpu.extensions.workloads.base import Sizes
 from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.sizes import parse_sizes, show_size
 
-# Of these each rank's share is rounded down to whole 16 bytes (src/*.cu, `*GetCollByteCount`).
+# These round each rank's share down to whole 16 bytes (src/*.cu, `*GetCollByteCount`).
 _DIVIDED = ("all_gather", "reduce_scatter", "alltoall", "gather", "scatter", "hypercube")
 _UNDIVIDED = ("all_reduce", "broadcast", "reduce", "sendrecv")
 _SHARE = 16
-# Whose data in place is not checked.
+# Operations whose in-place data is not checked.
 _OUT_OF_PLACE = ("alltoall", "sendrecv")
 _NAMES = {"float16": "half", "float32": "float", "float64": "double"}
 
@@ -59,9 +59,9 @@ class NcclTestsSettings(ExternalSettings):
 
 
 class NcclTests(ExternalWorkload):
-    """Checked with `-c 1`: `#wrong` must be 0 in every row that is owed, and N/A is not 0.
+    """A program of nccl-tests, checked with `-c 1`. `#wrong` must be 0 in every required row, not N/A.
 
-    NCCL or RCCL carries the data, whatever the MPI does that starts it, and its log has to say by which channels.
+    NCCL or RCCL carries the data, independent of the MPI that starts it. Its log must show the channels.
     """
 
     Settings = NcclTestsSettings

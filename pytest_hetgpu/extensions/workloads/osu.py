@@ -23,7 +23,7 @@ from pytest_hetgpu.model.sizes import parse_sizes
 
 _PAIR = re.compile(r"(latency|bw|bibw)(_mt|_mp)?(_persistent)?|(put|get|acc|cas|fop|get_acc)_(latency|bw|bibw)")
 _PAIRS = re.compile(r"mbw_mr|multi_lat|(put|get)_(mbw|multi_lat)")
-# Of these one rank's block is counted, as the definition counts the whole.
+# These print one rank's block, but the definition counts the whole.
 _BLOCKS = re.compile(r"(xccl_|nccl_|neighbor_)?i?(neighbor_)?(allgather|alltoall|gather|scatter)[vw]?(_persistent)?")
 _COLLECTIVE = re.compile(
     r"(xccl_|nccl_|neighbor_)?i?(neighbor_)?(all(reduce|gather|toall)|gather|scatter|reduce(_scatter(_block)?)?|bcast)"
@@ -34,9 +34,9 @@ _TYPES = {"int8": "mpi_char", "int32": "mpi_int", "float32": "mpi_float"}
 
 
 class OsuSettings(ExternalSettings):
-    """`sizes` are what the program counts (`-m`): one block of allgather, alltoall, gather, scatter.
+    """Keys of an OSU benchmark. `sizes` are the program's (`-m`): one block of allgather, alltoall, gather, scatter.
 
-    `dtype` (`-T`) and `in_place` (`-l`) need 7.1; without a dtype any will do.
+    `dtype` (`-T`) and `in_place` (`-l`) need 7.1. Without a dtype any is accepted.
     """
 
     program: Annotated[str, ProgramName(r"osu_\w+", "a program of OSU's like osu_allreduce")]
@@ -65,7 +65,7 @@ class OsuSettings(ExternalSettings):
 
 
 class Osu(ExternalWorkload):
-    """Checked with `-c`: rows without Pass are not passed. Point-to-point programs need exactly 2 ranks."""
+    """An OSU benchmark, checked with `-c`: rows without Pass are not passed. Point-to-point needs exactly 2 ranks."""
 
     Settings = OsuSettings
     settings: OsuSettings
@@ -81,7 +81,7 @@ class Osu(ExternalWorkload):
             *(() if barrier else ("-m", f"{asked.sizes[0]}:{asked.sizes[-1]}")),
             *("-i", str(asked.iterations), "-x", str(asked.warmup)),
             *(("-c",) if asked.check else ()),
-            # Point-to-point programs of some releases take no -f, whose columns tell how often was timed.
+            # Point-to-point programs of some releases have no -f, whose columns show the number of iterations.
             *(("-f",) if barrier or _COLLECTIVE.fullmatch(asked.name) else ()),
             *(("-T", _TYPES[asked.dtype]) if asked.dtype else ()),
             *(("-l",) if asked.in_place else ()),

@@ -17,7 +17,7 @@ class PiSettings(TorchSettings):
 
 
 class PiTrapezoid(TorchWorkload):
-    """Right within the rule's own error bound, on every rank."""
+    """The integral, correct within the rule's own error bound on every rank."""
 
     Settings = PiSettings
     settings: PiSettings

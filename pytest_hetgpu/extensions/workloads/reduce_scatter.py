@@ -1,4 +1,4 @@
-"""Sum over every rank, of which each gets one block."""
+"""Reduce-scatter: the sum over every rank, one block of it on each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class ReduceScatterSettings(SplitSettings):
 
 
 class ReduceScatter(SweepWorkload):
-    """A size is that of all blocks together, which every rank gives."""
+    """A size is the total of all blocks, which is every rank's input."""
 
     Settings = ReduceScatterSettings
     operation = "reduce_scatter"

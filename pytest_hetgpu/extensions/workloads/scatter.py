@@ -1,4 +1,4 @@
-"""Rank 0's data, a block of it for every rank."""
+"""Scatter: a block of rank 0's data to every rank."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pytest_hetgpu.extensions.workloads.base import SplitSettings, SweepWorkload
 
 
 class Scatter(SweepWorkload):
-    """A size is that of all blocks together."""
+    """A size is the total of all blocks."""
 
     Settings = SplitSettings
     operation = "scatter"

@@ -1,4 +1,4 @@
-"""ucc_perftest (UCC 1.5 and later): a collective of UCC's, whatever the MPI that starts it does itself."""
+"""ucc_perftest (UCC 1.5 and later): a collective of UCC, independent of the MPI that starts it."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ Collective = Literal[
 
 
 class UccPerftestSettings(ExternalSettings):
-    """`sizes` are what the program counts: one rank's source, which is a block of allgather and gather.
+    """Keys of ucc_perftest. `sizes` are the program's: one rank's source, which is a block of allgather and gather.
 
-    It verifies nothing, so `check: false` must be said.
+    It verifies nothing, so `check: false` is required.
     """
 
     program: Annotated[str, ProgramName("ucc_perftest", "ucc_perftest")] = "ucc_perftest"
@@ -52,7 +52,7 @@ class UccPerftestSettings(ExternalSettings):
 
 
 class UccPerftest(ExternalWorkload):
-    """Runs over transports of family ucc; the layer that carries its data shows in UCC's own log."""
+    """A collective over transports of family ucc. UCC's own log shows the layer that carries its data."""
 
     Settings = UccPerftestSettings
     settings: UccPerftestSettings

@@ -19,9 +19,9 @@ from pytest_hetgpu.model.sizes import parse_size
 
 
 class UcxPerftestSettings(ExternalSettings):
-    """`test` is one of UCP's. `check` (`-V`, of late releases) verifies latency tests alone.
+    """Keys of ucx_perftest. `test` is one of UCP. `check` (`-V`, of late releases) verifies latency tests only.
 
-    The server takes `port`, and the next one is used to tell the client that it listens.
+    The server listens on `port`. The next port signals to the client that it listens.
     """
 
     program: Annotated[str, ProgramName("ucx_perftest", "ucx_perftest")] = "ucx_perftest"
@@ -46,7 +46,7 @@ class UcxPerftestSettings(ExternalSettings):
 
 
 class UcxPerftest(ExternalWorkload):
-    """UCX carries the data, by the settings that the transport has for it; MPI only starts the two."""
+    """A test of UCX with the transport's settings. MPI only starts the two processes."""
 
     Settings = UcxPerftestSettings
     settings: UcxPerftestSettings

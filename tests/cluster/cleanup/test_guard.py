@@ -206,10 +206,10 @@ def test_an_engine_that_does_not_answer_is_named_and_the_ledger_stays(
     program = f"""
 from pytest_hetgpu.cluster.cleanup.guard import guarded
 from pytest_hetgpu.extensions.runtimes.traits.leftovers import Location
-from pytest_hetgpu.model.job import Reach
+from pytest_hetgpu.model.job import ConnectionInfo
 import os, signal
 guard = guarded(os.environ["RUN"])
-guard.place(Location("engine", "", Reach("unix://{tmp_path}/gone.sock")), once=True)
+guard.place(Location("engine", "", ConnectionInfo("unix://{tmp_path}/gone.sock")), once=True)
 guard._guardian.kill()
 os.kill(os.getpid(), signal.SIGKILL)
 """

@@ -24,7 +24,7 @@ Value = str | tuple[str, ...] | Fact | None
 
 
 def environment(facts: Mapping[str, Value] | None = None, **more: Value) -> Environment:
-    """Facts by name: a text or several are found, None is absent, a Fact is itself."""
+    """Make facts by name: texts are found, None is absent, a Fact is kept."""
     every = {**(facts or {}), **more}
     return Environment(
         {
@@ -49,7 +49,7 @@ def job(
     launcher: Hardware | None = None,
     stack: Stack = OPEN_MPI,
 ) -> Job:
-    """One node of each kind, a context each; `env` for all or for each."""
+    """Make a job with one node of each kind, one context each; `env` for all or for each."""
     each = [env] * len(kinds) if isinstance(env, Mapping) else list(env)
     nodes = tuple(Node(index, kind, f"host{index}", ranks) for index, kind in enumerate(kinds))
     tokens = ["mpirun", *(token for name, value in mca.items() for token in ("--mca", name, value))]
@@ -65,10 +65,10 @@ def job(
 
 
 def concerns(what: Job, *environments: Environment) -> list[tuple[Kind, str, bool]]:
-    """Kind, node and certainty of every concern."""
+    """Return kind, node and certainty of every warning."""
     return [(one.kind, one.node, one.certain) for one in looked(what, *environments)]
 
 
 def looked(what: Job, *environments: Environment) -> tuple[PreflightWarning, ...]:
-    """Every concern of a job whose nodes have these environments."""
+    """Return every warning about a job whose nodes have these environments."""
     return check(what, dict(enumerate(environments)))

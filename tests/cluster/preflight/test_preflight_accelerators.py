@@ -1,4 +1,4 @@
-"""What preflight says of accelerators."""
+"""Preflight warnings about accelerators."""
 
 from __future__ import annotations
 

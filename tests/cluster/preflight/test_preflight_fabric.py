@@ -1,4 +1,4 @@
-"""What preflight says of networks."""
+"""Preflight warnings about networks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What preflight says of libraries and versions."""
+"""Preflight warnings about libraries and versions."""
 
 from __future__ import annotations
 

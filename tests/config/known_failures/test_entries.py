@@ -1,4 +1,4 @@
-"""Which entries fit a failure."""
+"""Matching of entries and failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plain form of YAML: what is read of it has PyYAML's meaning, and all else is refused."""
+"""The plain form of YAML: read documents equal PyYAML's, and all others are refused."""
 
 from __future__ import annotations
 

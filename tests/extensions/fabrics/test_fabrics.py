@@ -1,4 +1,4 @@
-"""What each kind of fabric gives its ranks."""
+"""Variables of each kind of fabric."""
 
 from __future__ import annotations
 

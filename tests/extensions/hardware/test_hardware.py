@@ -1,4 +1,4 @@
-"""Platforms: which devices a node with one has, and what brings them."""
+"""Platforms: device paths of a node, and the drivers that create them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever a source holds: its hosts, or Malformed; in an inventory: hosts, or InventoryError. In time."""
+"""Any text gives hosts or MalformedInventory, and in an inventory hosts or InventoryError, in bounded time."""
 
 from __future__ import annotations
 

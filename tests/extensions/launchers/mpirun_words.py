@@ -1,4 +1,4 @@
-"""Reads an mpirun command line of Open MPI into what it means, whichever of its many spellings it uses."""
+"""Parser of an mpirun command line of Open MPI, for all spellings of an option."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ RENAMED = {"pml_ucx_tls": "opal_common_ucx_tls", "pml_ucx_devices": "opal_common
 
 @dataclass(frozen=True)
 class Rank:
-    """One rank: where it runs, what, and the variables set for it."""
+    """One rank: its host, its command, and its variables."""
 
     host: str
     program: tuple[str, ...]
@@ -28,7 +28,7 @@ class Meaning:
 
 
 def meaning(argv: Iterable[str]) -> Meaning:
-    """What the tokens after `mpirun` ask for; ValueError for one that is not known."""
+    """Parse the tokens after `mpirun`. Raises ValueError for an unknown one."""
     found = Meaning()
     for context in contexts(argv):
         read_context(context, found)
@@ -36,7 +36,7 @@ def meaning(argv: Iterable[str]) -> Meaning:
 
 
 def contexts(argv: Iterable[str]) -> list[list[str]]:
-    """The parts between colons."""
+    """Return the parts between colons."""
     parts: list[list[str]] = [[]]
     for token in argv:
         if token == ":":
@@ -47,7 +47,7 @@ def contexts(argv: Iterable[str]) -> list[list[str]]:
 
 
 def read_context(tokens: list[str], found: Meaning) -> None:
-    """Adds the ranks of one context."""
+    """Add the ranks of one context."""
     count, hosts, env, place = 0, [""], {}, 0
     while tokens[place].startswith("-"):
         option, width = "-" + tokens[place].lstrip("-"), 2
@@ -72,13 +72,13 @@ def read_context(tokens: list[str], found: Meaning) -> None:
 
 
 def slots(text: str) -> list[str]:
-    """`a:2` is a twice."""
+    """Expand `a:2` to a twice."""
     name, _, count = text.partition(":")
     return [name] * int(count or 1)
 
 
 def assignments(tokens: list[str]) -> tuple[tuple[str, ...], dict[str, str]]:
-    """A program and the variables that `env` sets for it. How Python is guarded (`-m mpi4py`) is left out."""
+    """Return a program and the variables that `env` sets for it, without Python's guard (`-m mpi4py`)."""
     env = {}
     if tokens[0] == "env":
         tokens = tokens[1:]

@@ -1,4 +1,4 @@
-"""A rank that says which of the variables named on its command line it has."""
+"""A rank that prints the variables named on its command line."""
 
 import importlib
 import json

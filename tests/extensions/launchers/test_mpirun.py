@@ -82,7 +82,7 @@ def test_each_mpi_says_it_in_its_own_words() -> None:
 
 
 def test_open_mpi_4_needs_no_ssh_for_ranks_of_this_machine() -> None:
-    """Without one it ends (`plm_rsh_agent: ssh : rsh`), though it starts nothing with it."""
+    """Without an ssh it ends (`plm_rsh_agent: ssh : rsh`), though it starts nothing with it."""
     here, there = RankContext(2, "localhost", PROGRAM), RankContext(2, "a", PROGRAM)
     asked = {
         (stack.name, one.host): Mpirun().command(LaunchRequest(stack, (one,), {})).env

@@ -1,4 +1,4 @@
-"""The commands that people with an AMD and an NVIDIA host have typed by hand, and ours for the same case."""
+"""Commands typed by hand for an AMD and an NVIDIA host, and ours for the same case."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ SHOW = {"mca": {"ompi_display_comm"}, "env": {"UCX_LOG_LEVEL", "UCC_LOG_LEVEL"}}
 
 
 class Case(NamedTuple):
-    """One command of a document, the axes that say the same, and what ours adds: `mca NAME` and `env NAME`."""
+    """One command of a document, its axes, and our additions: `mca NAME` and `env NAME`."""
 
     command: str
     axes: str
@@ -137,7 +137,7 @@ HOSTS = {"g4ad": (Host("10.0.0.1"),), "g4dn": (Host("10.0.0.2"),), "t3": (Host("
 
 @pytest.fixture(autouse=True)
 def scripts(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A workload that runs a user's own program."""
+    """Make a workload that runs a user's own program."""
     folder = tmp_path_factory.mktemp("families")
     (folder / "script.py").write_text(SCRIPT)
     monkeypatch.setattr(

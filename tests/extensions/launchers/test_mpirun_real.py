@@ -1,4 +1,4 @@
-"""What a real mpirun hands to the ranks of each context."""
+"""Variables that a real mpirun passes to the ranks of each context."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def stack(
 
 
 def variables(command: Command, output: Path) -> dict[int, Any]:
-    """What each rank said it has; every rank must know how many they are."""
+    """Return the variables that each rank printed; every rank must print the number of ranks."""
     result = Local().run(command, output=output, timeout=30)
     text = output.read_text(errors="replace")
     assert result.returncode == 0, text

@@ -1,4 +1,4 @@
-"""Which HCA and GID index a RoCE job must name, from sysfs trees as the program sees them."""
+"""The HCA and GID index of a RoCE job, from sysfs trees in the form that the program sees."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ V1, V2 = "IB/RoCE v1", "RoCE v2"
 
 @dataclass(frozen=True)
 class Port:
-    """A port of an HCA with its GIDs: (gid, type, netdev) by index; a type of "" is a file that cannot be read."""
+    """A port of an HCA with its GIDs by index: (gid, type, netdev). The type "" is an unreadable file."""
 
     hca: str = "mlx5_0"
     number: int = 1
@@ -33,7 +33,7 @@ class Port:
 
 
 def look(root: Path, *ports: Port) -> RawFacts:
-    """What the real program sees of a tree like /sys/class/infiniband."""
+    """Return the real program's answer for a tree like /sys/class/infiniband."""
     for port in ports:
         folder = root / "sys/class/infiniband" / port.hca / "ports" / str(port.number)
         files = {"state": port.state, "link_layer": port.link_layer, "rate": "100 Gb/sec (4X EDR)"}

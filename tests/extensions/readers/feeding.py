@@ -23,7 +23,7 @@ def read(
     points: Sequence[MessagePoint] = (),
     settings: ReaderSettings | None = None,
 ) -> BenchmarkResult:
-    """What a reader makes of a text."""
+    """Return a parser's result for a text."""
     asked = ParseRequest(tuple(argv.split()), reader, tuple(points), ranks)
     found = find("readers", reader, OutputParser)(asked, settings)  # type: ignore[type-abstract]
     for number, line in enumerate(text.splitlines(), 1):
@@ -34,11 +34,11 @@ def read(
 def sample(
     reader: str, name: str, *, argv: str = "", ranks: int | None = 2, points: Sequence[MessagePoint] = ()
 ) -> BenchmarkResult:
-    """What a reader makes of a real sample."""
+    """Return a parser's result for a real sample."""
     text = (SAMPLES / f"{name}.log").read_text(encoding="utf-8")
     return read(reader, text, argv=argv, ranks=ranks, points=points)
 
 
 def values(row: BenchmarkRow) -> dict[str, float]:
-    """Figures of a row without their units."""
+    """Return the figures of a row without their units."""
     return {name: figure.value for name, figure in row.figures.items()}

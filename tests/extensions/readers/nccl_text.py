@@ -1,4 +1,4 @@
-"""What nccl-tests and rccl-tests print, composed: no GPU has written any of it.
+"""Output of nccl-tests and rccl-tests, composed: no GPU has written any of it.
 
 The shapes are those of the format strings in src/util.cu of NVIDIA/nccl-tests 2.19.6 and src/common.cu of
 ROCm/rccl-tests of 2024.
@@ -16,7 +16,7 @@ PER_ITERATION = ("i_min", "i_max", "i_p99", "i_cv%")
 
 
 def banner(ranks: int = 2, *, program: str = "all_reduce_perf", validation: int = 1) -> str:
-    """The lines above the table."""
+    """Return the lines above the table."""
     devices = "".join(
         f"#  Rank {rank:2d} Group  0 Pid {100 + rank:6d} on {'node':>10s} device {rank:2d} [0000:07:00] NVIDIA H100\n"
         for rank in range(ranks)
@@ -30,7 +30,7 @@ def banner(ranks: int = 2, *, program: str = "all_reduce_perf", validation: int 
 
 
 def header(group: Sequence[str] = GROUP, base: Sequence[str] = BASE, places: str = "out-of-place in-place") -> str:
-    """The header's three lines."""
+    """Return the header's three lines."""
     count = len(places.split())
     units = {"time": "(us)", "cputime": "(us)", "algbw": "(GB/s)", "busbw": "(GB/s)", "i_cv%": "(%)"}
     shown = [units.get(name, "(us)" if name.startswith("i_") else "") for name in group]
@@ -42,13 +42,13 @@ def header(group: Sequence[str] = GROUP, base: Sequence[str] = BASE, places: str
 
 
 def row(size: int, *cells: str, dtype: str = "float", count: int = 0) -> str:
-    """One line of the table, its cells as `writeBenchmarkLineBody` prints them."""
+    """Return one line of the table, its cells as `writeBenchmarkLineBody` prints them."""
     head = f"{size:12d}  {count or size // 4:12d}  {dtype:>8s}  {'sum':>6s}  {-1:6d}"
     return head + "".join(f"  {cell:>7s}" for cell in cells) + "\n"
 
 
 def footer(wrong: int = 0, slow: str = "") -> str:
-    """The lines below the table."""
+    """Return the lines below the table."""
     return (
         f"# Out of bounds values : {wrong} {'FAILED' if wrong else 'OK'}\n# Avg bus bandwidth    : 12.5 {slow}\n#\n"
         "# Collective test concluded: all_reduce_perf\n#\n\n"
@@ -72,7 +72,7 @@ RCCL_FOOTER = """\
 
 
 def document(**changes: Any) -> dict[str, Any]:
-    """What `-J` writes: of two processes with one GPU each, all_reduce of 1 MiB in both places."""
+    """Return the document of `-J`: two processes with one GPU each, all_reduce of 1 MiB in both places."""
     body = {"time": 100.0, "alg_bw": 10.48576, "bus_bw": 10.48576, "nwrong": 0.0}
     devices = [{"rank": rank, "group": 0, "pid": 7, "hostname": "node", "device": 0} for rank in range(2)]
     result = {
@@ -103,5 +103,5 @@ def document(**changes: Any) -> dict[str, Any]:
 
 
 def written(root: dict[str, Any]) -> str:
-    """As the program writes it: one line."""
+    """Return the document as one line, as the program writes it."""
     return json.dumps(root, separators=(",", ":"))

@@ -1,4 +1,4 @@
-"""Which operation a command measures, told before it has run: what its rows will be of."""
+"""The operation of a command before it runs."""
 
 from __future__ import annotations
 

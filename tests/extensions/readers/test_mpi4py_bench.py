@@ -82,7 +82,7 @@ def test_a_ringtest_whose_message_differs(before: bool) -> None:
 
 
 def test_single_rank_jobs_are_not_a_job() -> None:
-    """MPICH's mpirun started ranks of Open MPI: each is alone, and all end well."""
+    """MPICH's mpirun started ranks of Open MPI: each is alone, and all exit with 0."""
     found = sample("mpi4py_bench", "mpi4py-ringtest-crossed")
     assert found.warnings == (
         "2 ranks were asked for, the job has 1",

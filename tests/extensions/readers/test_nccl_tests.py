@@ -71,7 +71,7 @@ def test_numbers_may_have_exponents() -> None:
 
 
 def test_unchecked_is_never_0() -> None:
-    """`-c 0`: the summary says OK all the same."""
+    """With `-c 0` the summary prints OK all the same."""
     found = table(row(MEBI, "100.00", "10.49", "10.49", "N/A", "100.00", "10.49", "10.49", "N/A"))
     points = [MessagePoint(MEBI, "float32", place) for place in ("", "in")]
     assert [one.wrong for one in found.rows] == [None, None]
@@ -181,7 +181,7 @@ def test_the_average_over_all_sizes_is_no_measurement() -> None:
 
 @pytest.mark.parametrize("kept", [13, 12, 9, 8, 5, 2])
 def test_a_row_that_breaks_off(kept: int) -> None:
-    """The job hung or died in mid-row: what stands before is whole places only."""
+    """The job hung or died in mid-row: only whole places are read."""
     cut = "  ".join(row(MEBI, *GOOD, *GOOD).split()[:kept])
     found = read("nccl_tests", banner() + header() + cut, ranks=None)
     assert len(found.rows) == (2 if kept == 13 else 1 if kept >= 9 else 0)

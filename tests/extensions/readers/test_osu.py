@@ -1,4 +1,4 @@
-"""OSU micro-benchmarks: real output of 5.3, 7.0 and 7.4, and what can be wrong with it."""
+"""OSU micro-benchmarks: real output of 5.3, 7.0 and 7.4, and errors in it."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_two_ranks_play() -> None:
 
 
 def test_in_place_is_what_was_asked_for() -> None:
-    """The program prints nothing of it."""
+    """The program prints nothing about it."""
     points = [MessagePoint(8, "int8", "in")]
     found = sample("osu", "osu-7.4-allreduce-in-place", argv="osu_allreduce -l", points=points)
     assert found.missing(points) == ()

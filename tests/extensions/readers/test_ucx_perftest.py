@@ -1,4 +1,4 @@
-"""ucx_perftest: real output of 1.13, and composed of what other releases and options print."""
+"""ucx_perftest: real output of 1.13, and composed output of other releases and options."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MIB = 1048576 / 1e9
 
 
 def table(kind: str, *rows: str, first: str = "Stage", percentile: str = "50.0") -> str:
-    """By the format strings of `print_header` in src/tools/perf/perftest_run.c."""
+    """Compose a table by the format strings of `print_header` in src/tools/perf/perftest_run.c."""
     rule = f"+{'-' * 14}+{'-' * 14}+{'-' * 10}+{'-' * 9}+{'-' * 9}+{'-' * 10}+{'-' * 10}+{'-' * 11}+{'-' * 11}+"
     kinds = f"|              |              |       {kind:>8s} (usec)        |"
     names = f"|    {first:>5s}     | # iterations | {percentile:>4s}%ile | average | overall |  average |  overall |"
@@ -55,7 +55,7 @@ def test_a_latency() -> None:
 
 
 def test_megabytes_are_2_to_the_20() -> None:
-    """Its own figures say so: 1024 bytes in 4.008 us are 255.5 MB/s of 1e6, and it prints 243.67."""
+    """Its own figures prove it: 1024 bytes in 4.008 us are 255.5 MB/s of 1e6, and it prints 243.67."""
     (only,) = sample("ucx_perftest", "ucx_perftest-tag-lat-f", argv=LAT).rows
     assert values(only)["algbw"] == pytest.approx(1024 / 4.008e-6 / 1e9, rel=1e-3)
 
@@ -90,7 +90,7 @@ def test_a_test_that_did_not_end_measures_nothing() -> None:
     ],
 )
 def test_csv(name: str, argv: str, point: MessagePoint, time: str) -> None:
-    """Rows of stages stand among them, with the thread's number and no comma."""
+    """Rows of stages are among them, with the thread's number and no comma."""
     found = sample("ucx_perftest", f"ucx_perftest-{name}", argv=argv)
     assert [(one.point, time in one.figures) for one in found.rows] == [(point, True)]
     assert found.warnings == ()
@@ -112,7 +112,7 @@ def test_the_server_tells_what_the_client_does_not() -> None:
 
 @pytest.mark.parametrize("name", ["batch", "batch-f", "batch-v"])
 def test_a_batch_prints_neither_kind_nor_size(name: str) -> None:
-    """Its header says overhead above a latency test."""
+    """Its header has overhead above a latency test."""
     found = sample("ucx_perftest", f"ucx_perftest-{name}")
     assert found.rows == ()
     assert found.warnings[0].startswith("a batch: kind and message size of its tests are not printed")

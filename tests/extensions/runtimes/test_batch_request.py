@@ -1,4 +1,4 @@
-"""What Slurm is asked for."""
+"""Slurm settings of jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Kubernetes is asked for, and the names that it takes."""
+"""Kubernetes settings of jobs, and valid names."""
 
 from __future__ import annotations
 

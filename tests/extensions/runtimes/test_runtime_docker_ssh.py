@@ -170,7 +170,7 @@ def test_a_process_that_is_killed_leaves_neither_tunnel_nor_container(site: Site
     program = f"""
 import time
 from pytest_hetgpu.model.job import *
-from pytest_hetgpu.model.job import ContainerOptions, Image, Node, Reach
+from pytest_hetgpu.model.job import ContainerOptions, Image, Node, ConnectionInfo
 from pytest_hetgpu.extensions.runtimes.base import Deployment
 from pytest_hetgpu.extensions.runtimes.docker import Docker
 from tests.extensions.runtimes.container_nodes import owner

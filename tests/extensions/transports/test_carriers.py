@@ -1,4 +1,4 @@
-"""Classes of a transport's members, and the class that each path is owed."""
+"""Classes of a transport's members, and the class that each path requires."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ob1: what it asks of a node, and what it may use."""
+"""ob1: its settings on a node, and its allowed components."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""auto, shm, ofi and ucc: what they ask of a node on each MPI, and what they may use."""
+"""auto, shm, ofi and ucc: their settings on a node of each MPI, and their allowed components."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""gloo and nccl: what they ask of a node, and what proves them."""
+"""gloo and nccl: their settings on a node, and their proofs."""
 
 from __future__ import annotations
 

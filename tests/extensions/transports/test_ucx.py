@@ -1,4 +1,4 @@
-"""ucx: what it asks of a node, and what it may use."""
+"""ucx: its settings on a node, and its allowed components."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What transports log when maintainers ask for it."""
+"""Logs of transports for maintainers."""
 
 from __future__ import annotations
 

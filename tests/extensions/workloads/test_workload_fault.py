@@ -1,4 +1,4 @@
-"""Failures on purpose: what a matrix may ask for, and that the program knows all of it."""
+"""Deliberate failures: the choices of a matrix, all of which the program supports."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ axes:
 
 @pytest.fixture(scope="module")
 def program() -> ModuleType:
-    """The program as a module: it needs no MPI before it is run."""
+    """Import the program as a module: it needs no MPI before it runs."""
     spec = importlib.util.spec_from_file_location("fault_program", PROGRAM)
     assert spec
     assert spec.loader

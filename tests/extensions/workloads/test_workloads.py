@@ -1,4 +1,4 @@
-"""What ranks do, and what they owe for it."""
+"""Workloads: the commands of ranks, and their required points."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs that are not ours: what they are told, what they owe, and what a matrix may not ask of them."""
+"""Programs of other projects: their options, their required points, and refused settings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def workload(kind: str, **settings: Any) -> Workload:
 
 
 def told(made: Workload) -> str:
-    """What a rank executes behind the wrapper's options."""
+    """Return the command behind the wrapper's options."""
     return " ".join(made.program()).partition(" -- ")[2]
 
 

@@ -1,4 +1,4 @@
-"""What all readers have in common, and that none raises or gives a number that is none."""
+"""Common behaviour of all parsers: none raises, or returns an invalid number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the wire carries stays with each cell's result, so that its log can be judged again by it."""
+"""The link bandwidth is stored with each cell's result, so that its log can be judged again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of known failures: the shipped ones, and what is said of bad ones."""
+"""Files of known failures: the shipped ones, and errors in bad ones."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ MEASURED: dict[str, Any] = {
 
 
 def node(index: int, host: str = "", *, network: str = "", fabric: Fabric = TCP) -> Node:
-    """A node on a host of its own, or a container with this network."""
+    """Make a node on a host of its own, or a container with this network."""
     container = ContainerOptions(network=network) if network else None
     hardware = Hardware("box", fabric=fabric, runtime="docker" if network else "ssh")
     return Node(index, hardware, host or f"10.0.0.{index + 1}", 1, f"node{index}", STACK, container=container)
@@ -49,7 +49,7 @@ Says = Callable[[Mapping[str, Any]], Mapping[str, Any] | Exception | bytes]
 
 
 class FakeMember(RemoteNode):
-    """A node whose pump answers what `says` makes of the request: an object, bytes as they are, an error raised."""
+    """A node whose pump answers with the result of `says` for a request: an object, raw bytes, or a raised error."""
 
     def __init__(self, index: int, says: Says) -> None:
         self.folder, self.uid = f"/tmp/f{index}", 0
@@ -112,5 +112,5 @@ class FakeMember(RemoteNode):
 
 
 def good(request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What a node answers where all goes well."""
+    """Return the answer of a node without errors."""
     return SERVED if request["do"] == "serve" else MEASURED

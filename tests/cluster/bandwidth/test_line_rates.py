@@ -1,4 +1,4 @@
-"""What adapters are rated at."""
+"""Nominal rates of adapters."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from pytest_hetgpu.cluster.bandwidth.line_rates import line_rate
 from pytest_hetgpu.model.facts import Environment, absent, found
 from pytest_hetgpu.model.job import Fabric
-from tests.cluster.bandwidth.wire_cases import node
+from tests.cluster.bandwidth.bandwidth_cases import node
 
 FACTS = {
     "rdma.mlx5_0:1.rate": "100 Gb/sec (4X EDR)",

@@ -10,7 +10,7 @@ from pytest_hetgpu.cluster.bandwidth.upper_bound import by_pairs, by_rate
 from pytest_hetgpu.model.bandwidth import LineRate, LinkMeasurement
 from pytest_hetgpu.model.bandwidth_text import describe_link
 from pytest_hetgpu.model.outcome import LinkBandwidth
-from tests.cluster.bandwidth.wire_cases import flow, job, node
+from tests.cluster.bandwidth.bandwidth_cases import flow, job, node
 
 PAIR = LinkMeasurement(
     ("node0", "node1"),

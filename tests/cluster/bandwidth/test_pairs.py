@@ -1,4 +1,4 @@
-"""Who is measured with whom, and how many at once."""
+"""Pairs to measure, and the number of parallel measurements."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from itertools import chain
 import pytest
 
 from pytest_hetgpu.cluster.bandwidth.pairs import pairs, rounds
-from tests.cluster.bandwidth.wire_cases import job, node
+from tests.cluster.bandwidth.bandwidth_cases import job, node
 
 
 def indices(*nodes: str) -> list[tuple[int, int]]:
-    """Pairs of nodes on these hosts."""
+    """Return the indices of the measured pairs of nodes on these hosts."""
     made = job(*(node(index, host) for index, host in enumerate(nodes)))
     return [(one.index, other.index) for one, other in pairs(made)]
 

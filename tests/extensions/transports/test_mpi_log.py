@@ -1,4 +1,4 @@
-"""What MPIs and UCX really print of the connections they made, and what is read from it."""
+"""Real logs of connections of MPIs and UCX, and the parsed connections."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def summary(on: str, off: str = "n/a") -> str:
 
 
 def fed(reader: TransportParser, text: str) -> tuple[str, ...]:
-    """Only the lines that hold a trigger, as a log's scan hands them over."""
+    """Feed only the lines that contain a trigger, as a log scan does."""
     for number, line in enumerate(text.splitlines(), 1):
         if any(trigger.decode() in line for trigger in reader.triggers):
             reader.feed(line, number)

@@ -1,4 +1,4 @@
-"""Which path each kind of connection took, and what an old UCX leaves open."""
+"""The path of each kind of connection, and open questions with an old UCX."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from pytest_hetgpu.extensions.transports._mpi_log import MpiTransportParser
 from pytest_hetgpu.extensions.transports.ucc import UccTransportParser
-from tests.extensions.transports.test_proof import (
+from tests.extensions.transports.test_mpi_log import (
     BTL,
     CAPABLE,
     CM,
@@ -24,7 +24,7 @@ from tests.extensions.transports.test_proof import (
 
 
 def pathed(reader: MpiTransportParser, text: str) -> dict[str, str]:
-    """Kinds of connection of each path."""
+    """Return the kinds of connection of each path."""
     fed(reader, text)
     found: dict[str, list[str]] = {}
     for one in sorted(reader.connections):

@@ -1,4 +1,4 @@
-"""Jobs of foreign programs: what fills their commands on each node, what they owe, and what is refused."""
+"""Jobs of other projects' programs: placeholders per node, requirements, and refused cells."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A placement is measured once in a run, whatever its nodes do."""
+"""A placement is measured once per run, even if its nodes fail."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pytest_hetgpu.store import environment
 from pytest_hetgpu.store.cells import read_run
 from pytest_hetgpu.store.environment import NodeFacts, PlacementFacts
 from pytest_hetgpu.store.journal import Journal
-from tests.cluster.bandwidth.wire_cases import MEASURED, SERVED, FakeMember, Says, good, job, node
+from tests.cluster.bandwidth.bandwidth_cases import MEASURED, SERVED, FakeMember, Says, good, job, node
 
 PAIR = job(node(0, fabric=Fabric(netdev="ens5")), node(1, fabric=Fabric(netdev="ens6")))
 
