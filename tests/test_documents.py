@@ -27,7 +27,7 @@ READER = set(CommandSettings.model_fields)
 # What an inventory's `from` names, beside it.
 SOURCES = {"hosts": "gpu1\n", "out.json": "{}", "nodes.json": '{"nodes": []}'}
 # Variants of a package that a document shows, which a test of its own installs.
-OTHERS = {"runtime: boxes": "runtime: ssh", "launcher: plain": "launcher: mpirun"}
+OTHERS = {"runtime: boxes, boxes: {lid: open}": "runtime: ssh", "launcher: plain": "launcher: mpirun"}
 AXES: dict[str, Any] = {
     "placement": {"mixed": ["here", "here"], "rocm-only": ["here", "here"]},
     "transport": {name: {"family": "auto"} for name in ("ucx-tcp", "ucc", "nccl")},
