@@ -13,16 +13,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, Priority, slug
-from pytest_hetgpu.extensions.signatures.engine.exits import (
-    CUT_OFF,
-    ExitReason,
-    exit_by_code,
-    exit_by_signal,
-    expand_hosts,
-    is_killed,
-    parse_ranges,
-    signal_number,
-)
+from pytest_hetgpu.extensions.signatures.engine import exits
+from pytest_hetgpu.extensions.signatures.engine.exits import CUT_OFF, ExitReason
 from pytest_hetgpu.extensions.signatures.engine.rules import MatchRule, RuleParser
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.lazy_regex import lazy
@@ -129,12 +121,7 @@ class Slurm(RuleParser):
             )
         ),
         MatchRule(
-            "Error handler invoked: status",
-            Kind.ERROR,
-            "peer-gone@pmix",
-            Priority.CONSEQUENCE,
-            "mpi/pmix",
-            fatal=False,
+            "Error handler invoked: status", Kind.ERROR, "peer-gone@pmix", Priority.CONSEQUENCE, "mpi/pmix", fatal=False
         ),
         MatchRule(
             "collective timeout",
@@ -300,12 +287,12 @@ class Slurm(RuleParser):
 
     def _ended(self, found: re.Match[str], line: LogLine) -> None:
         """Take one line of srun about tasks that ended."""
-        how, ranks = found["how"], tuple(parse_ranges(found["tasks"]))
-        number, code = signal_number(how), _EXITED.match(how)
+        how, ranks = found["how"], tuple(exits.parse_ranges(found["tasks"]))
+        number, code = exits.signal_number(how), _EXITED.match(how)
         if code:
-            reason = exit_by_code(int(code[1]))
+            reason = exits.exit_by_code(int(code[1]))
         elif number is not None:
-            reason = exit_by_signal(number)
+            reason = exits.exit_by_signal(number)
         elif how.startswith("Out Of Memory"):
             reason = ExitReason(Kind.OUT_OF_MEMORY, "oom-kill@kernel", detail=how)
         else:
@@ -314,7 +301,7 @@ class Slurm(RuleParser):
             if len(self._exits) < _MOST:
                 self._exits.setdefault(rank, RankExit(rank, number, int(code[1]) if code else None))
         if len(self._told) < _MOST:
-            self._told.append(_ExitLine(line, reason, ranks[:_MOST_NAMED], expand_hosts(found["hosts"])))
+            self._told.append(_ExitLine(line, reason, ranks[:_MOST_NAMED], exits.expand_hosts(found["hosts"])))
 
     def exits(self) -> Sequence[RankExit]:
         return tuple(self._exits.values())
@@ -330,7 +317,7 @@ class Slurm(RuleParser):
         failed = False
         for told in self._told:
             reason = told.reason
-            late = (end is not None and told.line.number > end) or (failed and is_killed(reason))
+            late = (end is not None and told.line.number > end) or (failed and exits.is_killed(reason))
             failed |= reason.priority is not Priority.CONSEQUENCE
             signature = _signature(told.line, reason, told.ranks, told.hosts)
             matches.append(FailureMatch(signature, Priority.CONSEQUENCE if late else reason.priority))
@@ -343,7 +330,11 @@ class Slurm(RuleParser):
         of = next((told.reason.signal for told in self._told if told.reason.signal in ("SIGTERM", "SIGKILL")), None)
         for line, host, why in self._cancelled:
             kind, key, priority = Kind.TIMEOUT, _LIMITS.get(why, _CANCELLATION), CUT_OFF
-            signal = exit_by_signal(number).signal if (number := signal_number(why.replace("SIGNAL ", ""))) else of
+            signal = (
+                exits.exit_by_signal(number).signal
+                if (number := exits.signal_number(why.replace("SIGNAL ", "")))
+                else of
+            )
             if why.startswith("NODE FAILURE"):
                 kind, key, priority, signal = _NETWORK, "node-failure@slurm", Priority.EXIT, None
             elif key == _CANCELLATION and (self._stopped or (failed is not None and failed < line.number)):

@@ -46,7 +46,9 @@ def test_it_loads_only_what_reading_a_log_needs(tmp_path: Path, text: str, told:
     log.write_text(text)
     done = run(EXPLAIN, str(log))
     assert told in done.stdout
-    assert HEAVY & set(done.stderr.split()) == set(), "import it where it is used (nouns of a log are in model/failure.py)"
+    assert HEAVY & set(done.stderr.split()) == set(), (
+        "import it where it is used (nouns of a log are in model/failure.py)"
+    )
 
 
 def test_patterns_of_parsers_wait_until_they_are_used() -> None:
