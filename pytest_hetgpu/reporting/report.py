@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -52,15 +51,28 @@ def build(run_folder: Path, rerun: Rerun, trouble: list[str] | None = None) -> R
 
 
 def get_ready(meanwhile: Callable[[], object]) -> None:
-    """Load what builds reports, and do something else. What fails here fails again when it is needed."""
+    """Load all that reports of most runs need, and call `meanwhile`.
+
+    An error in `meanwhile`, or in making the template, is suppressed: it comes again when the reports are built.
+    """
     from pytest_hetgpu.reporting.html import page
 
-    with suppress(Exception), ThreadPoolExecutor(max_workers=1) as pool:
+    with ThreadPoolExecutor(max_workers=1) as pool:
         pool.submit(page.packed_charts)  # compressing takes no turn of the interpreter's
-        meanwhile()
-        page.template()
-        for name in ("junit", "past", "history", "wires", "upstream.written", "html.facts"):
-            importlib.import_module(f"{__package__}.{name}")
+        _load_builders()
+        with suppress(Exception):
+            meanwhile()
+            page.template()
+
+
+def _load_builders() -> None:
+    """Import the modules that the functions below import when they are called."""
+    from pytest_hetgpu.analysis import baseline  # noqa: F401
+    from pytest_hetgpu.analysis.compare import sides  # noqa: F401
+    from pytest_hetgpu.reporting import bandwidth_table, junit, nodes_table  # noqa: F401
+    from pytest_hetgpu.reporting.html import facts, page  # noqa: F401
+    from pytest_hetgpu.reporting.upstream import written  # noqa: F401
+    from pytest_hetgpu.store import environment, history, run_summary  # noqa: F401
 
 
 def _settle(record: RunRecord, folder: RunFolder) -> None:
