@@ -1,7 +1,7 @@
 """A runtime's shell lines for `--hetgpu-plan`: its nodes made, used and removed by hand. Pure.
 
-The lines of a placement come in this order: `allocate`, `prepare`, then for each node a folder and the programs of the
-ranks (`inside`, `copy`), an sshd if there are several nodes, the command (`start`), `remove`, `release`.
+The lines of a placement come in this order: `allocate`, `prepare`, then a folder and the rank programs for each node
+(`exec_line`, `copy_line`), an sshd if there are several nodes, the command (`start_line`), `remove`, `release`.
 """
 
 from __future__ import annotations
