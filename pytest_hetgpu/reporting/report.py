@@ -53,16 +53,15 @@ def build(run_folder: Path, rerun: Rerun, trouble: list[str] | None = None) -> R
 def get_ready(meanwhile: Callable[[], object]) -> None:
     """Load all that reports of most runs need, and call `meanwhile`.
 
-    An error in `meanwhile`, or in making the template, is suppressed: it comes again when the reports are built.
+    An error is suppressed: it comes again when the reports are built.
     """
-    from pytest_hetgpu.reporting.html import page
+    with suppress(Exception), ThreadPoolExecutor(max_workers=1) as pool:
+        from pytest_hetgpu.reporting.html import page
 
-    with ThreadPoolExecutor(max_workers=1) as pool:
         pool.submit(page.packed_charts)  # compressing takes no turn of the interpreter's
         _load_builders()
-        with suppress(Exception):
-            meanwhile()
-            page.template()
+        meanwhile()
+        page.template()
 
 
 def _load_builders() -> None:
@@ -116,6 +115,11 @@ def _build(record: RunRecord, folder: RunFolder, rerun: Rerun) -> Iterator[str]:
             write()
         except OSError as error:
             yield f"{name} ({error.strerror or error})"
+        except Exception as error:
+            if name != "issues":
+                raise
+            # The lines of an issue come from a runtime, which may be another package's.
+            yield f"{name} ({type(error).__name__}: {error})"
 
 
 def _page(

@@ -180,3 +180,18 @@ def test_all_that_reports_need_is_loaded_ahead(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", program, str(folder.path)], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
+
+
+def test_a_part_that_fails_in_any_way_leaves_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = RunFolder.create(tmp_path)
+    with closing(Journal(folder.path, "main")) as journal:
+        run_cell(folder, journal, "p-t-w", CRASHED)
+
+    def broken(*_: object) -> dict[str, str]:
+        raise ValueError("a runtime's lines")
+
+    monkeypatch.setattr("pytest_hetgpu.reporting.upstream.written.write", broken)
+    trouble: list[str] = []
+    report.build(folder.path, RERUN, trouble)
+    assert (folder.path / "index.html").is_file()
+    assert [line for line in trouble if "issues (ValueError: a runtime's lines)" in line]
