@@ -2,7 +2,7 @@
 """From a fresh clone to a run, with nothing but Python 3.10 or newer:
 
     python3 bootstrap.py run  [pytest options]   run matrices/local.yaml on this machine
-    python3 bootstrap.py test [pytest options]   run the project's own tests, except those marked `nightly`
+    python3 bootstrap.py test [pytest options]   run the project's own tests, except slow ones and real runs
     python3 bootstrap.py stack [NAME ...]        only make the MPI stacks
 
 Makes `.venv` (this project, editable) and a virtual environment a stack in `.stacks/NAME`: two MPIs in one
@@ -23,6 +23,7 @@ HOME = ROOT / ".venv"
 STACKS = ROOT / ".stacks"
 LOCKS = ROOT / "requirements"
 DEFAULT_MATRIX = "matrices/local.yaml"
+QUICK = "not slow and not real and not nightly"
 
 
 class Failed(Exception):
@@ -118,8 +119,8 @@ def main(arguments: list[str]) -> int:
     if command == "run":
         given = any(argument.startswith("--hetgpu-matrix") for argument in rest)
         return pytest([*([] if given else ["--hetgpu-matrix", DEFAULT_MATRIX]), *rest])
-    # A `-m` of the caller's wins: pytest takes the last one.
-    return pytest(["tests", "-m", "not nightly", *rest]) if command == "test" else 0
+    # Options of the caller win: pytest takes the last `-m` and `-n`.
+    return pytest(["tests", "-n", "logical", "--dist", "worksteal", "-m", QUICK, *rest]) if command == "test" else 0
 
 
 if __name__ == "__main__":

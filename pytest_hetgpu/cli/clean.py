@@ -19,7 +19,7 @@ from pytest_hetgpu.cluster.cleanup.sweep import Place, place_of, why
 from pytest_hetgpu.cluster.cleanup.work import Result, Worked, last_words, work_off
 from pytest_hetgpu.config.inventory import inventory
 from pytest_hetgpu.errors import HetgpuError, UsageError
-from pytest_hetgpu.extensions.runtimes.lookup import runtimes
+from pytest_hetgpu.extensions.runtimes.lookup import mistakes_of, runtimes
 from pytest_hetgpu.extensions.runtimes.traits.leftovers import Location
 from pytest_hetgpu.model.job import ConnectionInfo
 
@@ -86,8 +86,12 @@ def run(options: CleanOptions, print_line: Print, print_error: Print, ask: Calla
             print_error(line)
         return EXIT_LEFTOVERS if left or trouble or unfinished else 0
     finally:
-        for _, runtime in runtimes():
-            runtime.shut()
+        for name, runtime in runtimes():
+            try:
+                with mistakes_of(name):
+                    runtime.shut()
+            except HetgpuError as error:
+                print_error(str(error))
 
 
 def _find_places(options: CleanOptions, run_ledgers: Iterable[Ledger]) -> tuple[list[Place], list[str]]:
@@ -98,8 +102,9 @@ def _find_places(options: CleanOptions, run_ledgers: Iterable[Ledger]) -> tuple[
     spots = [Location("processes"), *_engine_locations(options)]
     spots += [spot for file in options.inventories for spot in _inventory_locations(file)]
     spots += [spot for ledger in run_ledgers for spot in ledger.spots]
-    spots += _default_locations()
-    places, trouble = {}, []
+    defaults, trouble = _default_locations()
+    spots += defaults
+    places = {}
     for spot in dict.fromkeys(spots):
         try:
             place = place_of(spot)
@@ -110,16 +115,25 @@ def _find_places(options: CleanOptions, run_ledgers: Iterable[Ledger]) -> tuple[
     return list(places.values()), trouble
 
 
-def _default_locations() -> list[Location]:
-    """Return the services of this machine: its engine if there is one."""
-    return [spot for _, runtime in runtimes() if (spot := runtime.default_location(os.environ))]
+def _default_locations() -> tuple[list[Location], list[str]]:
+    """Return the services of this machine, and the errors of runtimes that could not be asked."""
+    spots, trouble = [], []
+    for name, runtime in runtimes():
+        try:
+            with mistakes_of(name):
+                spot = runtime.default_location(os.environ)
+        except HetgpuError as error:
+            trouble.append(str(error))
+        else:
+            spots += [spot] if spot else []
+    return spots, trouble
 
 
 def _usual_only(options: CleanOptions, run_ledgers: Iterable[Ledger]) -> set[str]:
     """Return the names of places that are inspected only because they exist: nothing names them."""
     named = [*_engine_locations(options), *(spot for ledger in run_ledgers for spot in ledger.spots)]
     found = set()
-    for spot in _default_locations():
+    for spot in _default_locations()[0]:
         with suppress(HetgpuError):
             found |= set() if spot in named else {place_of(spot).words}
     return found
@@ -136,8 +150,12 @@ def _locations_of_url(url: str) -> Iterable[Location]:
 
 
 def _services(reach: ConnectionInfo) -> Iterable[Location]:
-    """Return the services that create nodes on a host, of any runtime."""
-    return [spot for _, runtime in runtimes() if (spot := runtime.location_of(reach, os.environ))]
+    """Yield the services that create nodes on a host, of all runtimes."""
+    for name, runtime in runtimes():
+        with mistakes_of(name):
+            spot = runtime.location_of(reach, os.environ)
+        if spot:
+            yield spot
 
 
 def _inventory_locations(file: Path) -> Iterable[Location]:

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from pytest_hetgpu.cluster.cluster import Cluster, ClusterNode, local
+from pytest_hetgpu.cluster.cluster import Cluster, ClusterNode
 from pytest_hetgpu.cluster.drift import moved
 from pytest_hetgpu.cluster.inspect import collect, look_for, ready
-from pytest_hetgpu.cluster.leases.hold import hold, wanted
 from pytest_hetgpu.cluster.preflight.warning import PreflightWarning
-from pytest_hetgpu.errors import HetgpuError, NotHere
+from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.model.facts import Environment
 from pytest_hetgpu.model.job import Job
 from pytest_hetgpu.store import environment as files
 from pytest_hetgpu.store.environment import NodeFacts, PlacementFacts
-
-if TYPE_CHECKING:
-    from pytest_hetgpu.model.job import Scenario
-    from pytest_hetgpu.planning.matrix_set import MatrixSet
 
 # Versions that an expectation may ask for; what a run itself says of them wins.
 _ASKED_FOR = ("openmpi", "mpich", "ucx", "ucc", "libfabric", "cuda.driver", "rocm.version", "nccl", "rccl", "torch")
@@ -33,47 +26,11 @@ Key = tuple[str, str]
 Hold = Callable[[], AbstractContextManager[object]]
 
 
-class EarlyLook:
-    """A look at a node that is this machine, begun before there is a run. `found` is empty if it could not be taken.
-
-    Whoever holds the host measures, and is not disturbed: then the node is looked at when its cell has the host.
-    """
-
-    def __init__(self, member: ClusterNode, job: Job) -> None:
-        self.key = _key(member)
-        self.found: Environment | None = None
-        host, node = member.host, member.node
-        ready()
-
-        def look() -> None:
-            with suppress(Exception), hold(wanted(job.all_nodes), cell=job.label, timeout=0.0):
-                self.found = collect(host, look_for(node))
-
-        self._thread = threading.Thread(target=look, name="hetgpu early look", daemon=True)
-        self._thread.start()
-
-    def result(self) -> Environment | None:
-        """What was found, once it was."""
-        self._thread.join()
-        return self.found
-
-
-def look_early(suite: MatrixSet, cells: Iterable[Scenario]) -> EarlyLook | None:
-    """Begin to look at the node of the first cell that is to be run, if that is this machine and has what it needs."""
-    first = next((cell for cell in cells if not cell.excluded), None)
-    try:
-        job = suite.job(first) if first else None
-        return EarlyLook(local(job, {}).nodes[0], job) if job and not job.is_multi_host else None
-    except HetgpuError:  # the cell will say what is the matter
-        return None
-
-
 class Surroundings:
-    """The nodes that one process has looked at; `run` is the run's folder, `early` a look that began before it."""
+    """The nodes that one process has looked at; `run` is the run's folder."""
 
-    def __init__(self, run: Path, early: EarlyLook | None = None) -> None:
+    def __init__(self, run: Path) -> None:
         self.run = run
-        self._early = early
         self._looked: dict[Key, Environment] = {}
         self._kept: set[str] = set()
         self._moved: dict[str, tuple[PreflightWarning, ...]] = {}
@@ -86,11 +43,6 @@ class Surroundings:
         A node is looked at while its host is `held`, and `meanwhile` is called.
         """
         unseen = {_key(member) for member in cluster.all_nodes if not member.environment} - self._looked.keys()
-        if self._early and self._early.key in unseen:
-            meanwhile()
-            if found := self._early.result():
-                self._looked[self._early.key] = found
-                unseen.discard(self._early.key)
         if unseen:
             with held():
                 for member in cluster.all_nodes:
@@ -119,10 +71,10 @@ class Surroundings:
             self._looked[key] = Environment()
             return
         ready()  # else it is loaded in turn with what `meanwhile` loads, and the node waits
+        # An interrupt reaches the main thread, and with it the look.
         with ThreadPoolExecutor(max_workers=1) as pool:
-            looking = pool.submit(collect, host, look_for(member.node))
-            meanwhile()
-            self._looked[key] = looking.result()
+            pool.submit(meanwhile)
+            self._looked[key] = collect(host, look_for(member.node))
 
 
 def _key(member: ClusterNode) -> Key:

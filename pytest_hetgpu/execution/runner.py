@@ -40,7 +40,7 @@ from pytest_hetgpu.store.text import display_path
 if TYPE_CHECKING:
     from pytest_hetgpu.analysis.baseline import Baseline
     from pytest_hetgpu.cluster.bandwidth.measure import LinkBandwidths
-    from pytest_hetgpu.cluster.facts_cache import EarlyLook, Surroundings
+    from pytest_hetgpu.cluster.facts_cache import Surroundings
     from pytest_hetgpu.cluster.pool import Placements
     from pytest_hetgpu.cluster.preflight.warning import PreflightWarning
 
@@ -74,7 +74,6 @@ class Recorder:
         self.output: float = LIMIT
         self.runtimes: dict[str, Runtime] = {}
         self.placements: Placements | None = None
-        self.early: EarlyLook | None = None
         self.surroundings: Surroundings | None = None
         self.spoilt: Job | None = None
         self.outcomes = Remembered()
@@ -159,7 +158,7 @@ class Recorder:
         from pytest_hetgpu.cluster.preflight.check import check
 
         if self.surroundings is None:
-            self.surroundings = facts_cache.Surroundings(self.folder.path, self.early)
+            self.surroundings = facts_cache.Surroundings(self.folder.path)
         hold, meanwhile = partial(held, cluster.job, self.journal.waiting), partial(self.meanwhile, cluster.job)
         seen = self.surroundings.of(cluster, hold, meanwhile)
         job = facts_cache.informed(cluster.job, seen)

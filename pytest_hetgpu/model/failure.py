@@ -1,6 +1,6 @@
-"""Failures as a log shows them, and known causes.
+"""Failures: their signatures, and entries of known failures.
 
-They are apart from `job` and `outcome`, so that reading a log does not import those.
+They are apart from `job.py` and `outcome.py`, so that reading a log alone does not import those.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Nouns of the input side: hardware, nodes, scenarios and jobs as plain frozen data. `outcome` has the results.
+"""Cells and jobs as plain frozen data. Results of jobs are in `outcome.py`.
 
 Units: bytes, seconds, and 1e9 B/s for bandwidths.
 """

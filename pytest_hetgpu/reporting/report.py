@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -61,15 +60,27 @@ def build(run_folder: Path, rerun: Rerun, trouble: list[str] | None = None) -> R
 
 
 def get_ready(meanwhile: Callable[[], object]) -> None:
-    """Load what builds reports, and call `meanwhile`. Errors are suppressed: they occur again at the real use."""
-    from pytest_hetgpu.reporting.html import page
+    """Load all that reports of most runs need, and call `meanwhile`.
 
+    An error is suppressed: it occurs again when the reports are built.
+    """
     with suppress(Exception), ThreadPoolExecutor(max_workers=1) as pool:
+        from pytest_hetgpu.reporting.html import page
+
         pool.submit(page.packed_charts)  # compression does not hold the interpreter's lock
+        _load_builders()
         meanwhile()
         page.template()
-        for name in LOADED_LATE:
-            importlib.import_module(name)
+
+
+def _load_builders() -> None:
+    """Import the modules that the functions below import when they are called."""
+    from pytest_hetgpu.analysis import baseline  # noqa: F401
+    from pytest_hetgpu.analysis.compare import sides  # noqa: F401
+    from pytest_hetgpu.reporting import bandwidth_table, junit, nodes_table  # noqa: F401
+    from pytest_hetgpu.reporting.html import page, page_data  # noqa: F401
+    from pytest_hetgpu.reporting.upstream import write_issues  # noqa: F401
+    from pytest_hetgpu.store import environment, history, run_summary  # noqa: F401
 
 
 def _publish_pending_logs(record: RunRecord, folder: RunFolder) -> None:
@@ -113,6 +124,11 @@ def _write_reports(record: RunRecord, folder: RunFolder, rerun: Rerun) -> Iterat
             write()
         except OSError as error:
             yield f"{name} ({error.strerror or error})"
+        except Exception as error:
+            if name != "issues":
+                raise
+            # The lines of an issue come from a runtime, which may be another package's.
+            yield f"{name} ({type(error).__name__}: {error})"
 
 
 def _page(

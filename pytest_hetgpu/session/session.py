@@ -30,7 +30,6 @@ from pytest_hetgpu.store.text import escape_controls, one_line
 
 if TYPE_CHECKING:
     from pytest_hetgpu.cluster.cluster import Cluster
-    from pytest_hetgpu.cluster.facts_cache import EarlyLook
     from pytest_hetgpu.execution.runner import Beginning, Recorder
     from pytest_hetgpu.model.outcome import Outcome, RunResult
     from pytest_hetgpu.store.cells import CellRecord
@@ -79,7 +78,6 @@ class Session:
 
     def open_run(self) -> None:
         """A folder for what is left; a worker joins its controller's run. What only a run needs is imported here."""
-        early = self.look_early()
         from pytest_hetgpu.session import start
 
         if self.worker is not None:
@@ -91,21 +89,11 @@ class Session:
             opens = start.start if self.settings.resume is None else start.take_up
             opened = opens(self.suite, self.settings, self.config.invocation_params.dir, self.beginning())
         self.recorder, self.kept = opened.recorder, opened.kept
-        self.recorder.early = early
         self.watch = FolderWatch(self.config, self.recorder.journal, speaks=self.worker is None)
         self.config.pluginmanager.register(self.watch, "hetgpu-folder-watch")
         self.configure(self.recorder)
         if self.worker is None:
             self.show(self.recorder, opened.taken_up, opened.remarks)
-
-    def look_early(self) -> EarlyLook | None:
-        """Begins to look at this machine, which takes longer than loading the rest, if this process will run cells."""
-        elsewhere = self.worker is not None or getattr(self.config.option, "dist", "no") != "no"
-        if elsewhere or self.settings.preflight == OFF or self.settings.resume is not None:
-            return None
-        from pytest_hetgpu.cluster.facts_cache import look_early
-
-        return look_early(self.suite, self.cells)
 
     def beginning(self) -> Beginning:
         """How this session was started, for its run's journal."""

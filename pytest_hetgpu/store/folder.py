@@ -250,9 +250,10 @@ class _LastJob:
 def _job_text(job: Job) -> str:
     """Return a job as redacted JSON, made once for both writes."""
     last, by, text = _LastJob.job
-    if last is not job or by != basis():
+    now = basis()  # before the text: secrets that are learnt meanwhile make it anew
+    if last is not job or by != now:
         text = json.dumps(redact_json({"job": to_json(job)})["job"])
-        _LastJob.job = (job, basis(), text)
+        _LastJob.job = (job, now, text)
     return text
 
 

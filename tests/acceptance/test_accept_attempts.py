@@ -128,6 +128,7 @@ def test_only_the_environments_failures_can_be_retried(run_pytest: Run, matrix: 
     done.stderr.fnmatch_lines(["*--hetgpu-retry-on: 'crash' is none of *about what is tested*make a pass of a bug*"])
 
 
+@pytest.mark.slow
 def test_a_run_whose_time_is_spent_starts_nothing_more(
     run_pytest: Run,
     matrix: Write,

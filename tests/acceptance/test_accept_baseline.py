@@ -42,6 +42,7 @@ def outcomes(run: Path) -> dict[str, str]:
     return {cell.scenario.rpartition("-")[2]: cell.outcome.kind.value for cell in read_cells(run)}
 
 
+@pytest.mark.slow
 def test_a_slowdown_is_found_and_a_clean_run_is_not_one(
     run_pytest: Run, matrix: Write, latest: Latest, mode: tuple[str, ...], pace: Pace
 ) -> None:
@@ -76,6 +77,7 @@ def test_what_is_slow_once_only_is_no_failure(
     assert "seemed slow" in (latest() / "junit.xml").read_text()
 
 
+@pytest.mark.slow
 def test_by_option_variable_and_ini_and_off(
     run_pytest: Run,
     matrix: Write,
@@ -99,6 +101,7 @@ def test_by_option_variable_and_ini_and_off(
     assert run_pytest(*mode).ret == 1
 
 
+@pytest.mark.slow
 def test_any_of_its_names(
     run_pytest: Run, matrix: Write, latest: Latest, pace: Pace, pytester: pytest.Pytester
 ) -> None:
@@ -123,6 +126,7 @@ def test_any_of_its_names(
     assert run_pytest("--hetgpu-matrix", "demo.yaml", "--hetgpu-baseline", str(kept)).ret == 1
 
 
+@pytest.mark.slow
 def test_the_last_runs_that_share_a_matrix(run_pytest: Run, matrix: Write, latest: Latest, pace: Pace) -> None:
     matrix(["good"])
     for words in ("1", "1.02", "0.99", "1.01", "9"):
@@ -213,6 +217,7 @@ def test_the_unlike_is_refused_with_the_reason(
     assert outcomes(latest()) == {"good": "unknown"}
 
 
+@pytest.mark.slow
 def test_what_the_baseline_lacks_is_noted_and_what_this_run_lacks_is_not_passed(
     run_pytest: Run, matrix: Write, latest: Latest, mode: tuple[str, ...]
 ) -> None:

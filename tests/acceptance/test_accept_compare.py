@@ -38,6 +38,7 @@ def compare(pytester: pytest.Pytester) -> Callable[..., tuple[int, str]]:
 Compare = Callable[..., tuple[int, str]]
 
 
+@pytest.mark.slow
 def test_what_got_worse_and_better_from_run_to_run(
     run_pytest: Run, matrix: Write, latest: Latest, mode: tuple[str, ...], compare: Compare, stacks: Path
 ) -> None:

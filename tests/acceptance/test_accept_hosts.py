@@ -71,6 +71,7 @@ def test_another_distribution_is_xdists_own(run_pytest: RunPytest) -> None:
     assert "HostScheduling" not in done.stdout.str()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("two_hosts")
 def test_stops_after_the_first_failure_and_goes_on_with_those_that_failed(run_pytest: RunPytest) -> None:
     arguments = ("--hetgpu-matrix", "hosts.yaml", "--hetgpu-inventory", "where.yaml", "-n2")

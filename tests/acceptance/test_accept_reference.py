@@ -107,6 +107,7 @@ def test_a_cells_tolerance_is_the_references_too(run_pytest: Run, held: Held, ma
     assert run_pytest("--hetgpu-matrix", "demo.yaml").ret == 0
 
 
+@pytest.mark.slow
 def test_what_the_run_s_time_left_unsettled_is_run_again_when_it_goes_on(
     run_pytest: Run, held: Held, latest: Latest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -88,6 +88,7 @@ def killed(
     return kill
 
 
+@pytest.mark.slow
 def test_a_killed_run_is_finished_in_one_report(
     killed: Killed, run_pytest: Run, mode: tuple[str, ...], pytester: pytest.Pytester, latest: Latest
 ) -> None:
@@ -126,6 +127,7 @@ def test_a_cell_in_flight_says_who_ran_it(killed: Killed, mode: tuple[str, ...],
     assert "index.html" in {path.name for path in run.iterdir()}
 
 
+@pytest.mark.slow
 def test_kept_cells_are_as_they_were_known_and_failing(
     killed: Killed, run_pytest: Run, mode: tuple[str, ...], latest: Latest
 ) -> None:

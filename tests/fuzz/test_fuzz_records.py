@@ -80,6 +80,7 @@ def check(data: bytes) -> None:
         harmless(f"{figure.metric}{figure.unit}")
 
 
+@pytest.mark.slow
 def test_streams() -> None:
     fuzz(damaged([STREAM], WORDS), check)
 

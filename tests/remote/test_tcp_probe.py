@@ -204,6 +204,7 @@ def test_what_comes_at_a_known_pace_is_read_as_that() -> None:
     assert sorted(found["rates"])[2] == pytest.approx(40e6, rel=0.1)
 
 
+@pytest.mark.slow
 def test_iperf3_where_both_have_it(tmp_path: Path) -> None:
     program = tmp_path / "iperf3"
     program.write_text(IPERF3)

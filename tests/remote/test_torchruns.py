@@ -98,6 +98,7 @@ def test_all_good_is_good(stand_in: Path) -> None:
     assert program.returncode == 0
 
 
+@pytest.mark.slow
 def test_one_that_stays_is_ended_when_another_has_failed(stand_in: Path) -> None:
     program = start(context(stand_in / "a", "stay"), context(stand_in / "b", "3"))
     output, _ = program.communicate(timeout=LIMIT)

@@ -289,6 +289,7 @@ def test_any_moment_can_be_said(epoch: float, said: str) -> None:
     assert format_utc(epoch) == said
 
 
+@pytest.mark.slow
 def test_ten_thousand_cells(tmp_path: Path) -> None:
     many = [job(f"p{i % 10}-t{i // 10 % 10}-w{i // 100}") for i in range(10_000)]
     outcome = replace(PASSED, measurements=PASSED.measurements * 10)

@@ -48,7 +48,7 @@ from pytest_hetgpu.extensions.inventories.base import ListedHost
 from pytest_hetgpu.extensions.registry import names
 from pytest_hetgpu.extensions.runtimes.containers.shapes import BuildShape
 from pytest_hetgpu.extensions.runtimes.lookup import runtime_of
-from pytest_hetgpu.extensions.shapes import Form, Name, Names, Prefix, Shape
+from pytest_hetgpu.extensions.shapes import Form, Name, Names, Prefix, Shape, plain
 from pytest_hetgpu.model.job import ConnectionInfo, Hardware
 from pytest_hetgpu.model.messages import show
 
@@ -207,8 +207,9 @@ class Inventory:
         everywhere, own = (self.build.get(name, BuildShape()) for name in ("*", image))
         return {**everywhere.args, **own.args}, own.network or everywhere.network
 
-    def settings(self) -> Iterator[dict[str, str]]:
-        """Settings in which secrets may stand: arguments of image builds, and texts that a source calls secret."""
+    def settings(self) -> Iterator[object]:
+        """Yield settings that may hold secrets: of builds and of runtimes, and texts that a source calls secret."""
+        yield from (plain(site) for sites in self.sites.values() for site in sites.values())
         yield from (dict(build.args) for build in self.build.values())
         yield from ({"password": text} for one in self.gathered for text in one.secrets)
 

@@ -16,6 +16,8 @@ from typing import Any
 from pytest_hetgpu._version import __version__
 from pytest_hetgpu.config.inventory.inventory import Inventory
 from pytest_hetgpu.errors import NotHere
+from pytest_hetgpu.extensions.registry import shipped
+from pytest_hetgpu.extensions.runtimes.lookup import runtime_of
 from pytest_hetgpu.planning.matrix_set import MatrixSet
 from pytest_hetgpu.store.encode import to_json
 from pytest_hetgpu.store.redaction.redact import redact_json
@@ -74,17 +76,22 @@ def _short(text: str) -> str:
 
 def _hosts(inventory: Inventory) -> str:
     """What an inventory says, in whatever words: hosts of a source (`slurm:`) are in no file."""
-    said = {
+    said: dict[str, object] = {
         "hardware": {name: [to_json(host) for host in hosts] for name, hosts in inventory.hardware.items()},
         "offers": [to_json(offer) for offer in inventory.offers],
         "stacks": {name: str(path) for name, path in inventory.stacks.items()},
-        "sites": {
-            runtime: {name: site.model_dump(mode="json") for name, site in sites.items()}
-            for runtime, sites in inventory.sites.items()
-        },
         "build": {name: shape.model_dump(mode="json") for name, shape in inventory.build.items()},
     }
+    # Settings of a runtime stand under its name, as in the file.
+    for runtime in filter(_has_sites, shipped("runtimes")):
+        said[runtime] = {}
+    for runtime, sites in inventory.sites.items():
+        said[runtime] = {name: site.model_dump(mode="json") for name, site in sites.items()}
     return f"sha256 {hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()}"
+
+
+def _has_sites(runtime: str) -> bool:
+    return runtime_of(runtime).site_settings is not None
 
 
 def _content(path: Path) -> str:

@@ -239,6 +239,7 @@ chunk_lengths = st.lists(st.one_of(st.integers(1, 80), st.integers(100, 600), st
 foreign = st.sampled_from([b"", b"\n", b"UCX DEBUG {half", b'[vm:1] line }\n{"t":"', b"@hetgpu:\n", b"\0\r\n}"])
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=100)
 @given(data=st.data(), counts=st.lists(st.integers(1, 30), min_size=1, max_size=5))
 def test_ranks_cut_and_mixed_lose_no_record_that_was_cut_once(data: st.DataObject, counts: list[int]) -> None:

@@ -40,7 +40,7 @@ def corpus(lacking: Callable[[str, str], None]) -> Path:
 def test_the_answers_keep_their_floors(corpus: Path, origin: str) -> None:
     tool = corpus.resolve().parent / "tools" / "score_corpus.py"
     command = [sys.executable, str(tool), "--corpus", str(corpus), "--origin", origin, "--wrong", "--timeout", "120"]
-    command += ["--command", f"{sys.executable} -m pytest_hetgpu.cli.main explain --json"]
+    command += ["--command", f"{sys.executable} -m pytest_hetgpu.cli explain --json"]
     command += [word for name, floor in (FLOORS | {"cause": CAUSE}).items() for word in ("--floor", f"{name}={floor}")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

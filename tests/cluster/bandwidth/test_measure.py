@@ -149,6 +149,7 @@ def cluster(made: Job, nodes: Mapping[int, FakeMember]) -> Cluster:
     return Cluster(made, tuple(ClusterNode(one, nodes[one.index]) for one in made.nodes))
 
 
+@pytest.mark.slow
 def test_a_placement_is_measured_once_and_everybody_can_read_it(run: Path) -> None:
     nodes = members(PAIR)
     with closing(Journal(run, "main")) as journal, closing(Journal(run, "gw1")) as other:

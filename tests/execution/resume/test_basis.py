@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from pytest_hetgpu import __version__
+from pytest_hetgpu.config.inventory import inventory
 from pytest_hetgpu.execution.resume import basis
 from pytest_hetgpu.execution.resume.rules import RULES, Rule
 from pytest_hetgpu.planning.matrix_set import MatrixSet, RunInputs
@@ -100,3 +101,11 @@ def test_there_is_a_rule_for_every_option() -> None:
 @pytest.mark.parametrize("option", [option for option in OPTIONS if option.same], ids=lambda option: option.name)
 def test_what_a_cell_needs_to_be_the_same_is_not_free(option: Option) -> None:
     assert RULES[option.name] is not Rule.FREE
+
+
+def test_runs_of_the_version_before_can_be_resumed(tmp_path: Path) -> None:
+    """The digest was printed by the version that kept the settings of each runtime in a field of its own."""
+    path = tmp_path / "hosts.yaml"
+    path.write_text("hardware: {gpu: [a, b]}\n")
+    digest = "646a1a1ebf52dd0f21d5260788a488d03f6ccae124f23e00ec8f03306cd3d83c"
+    assert basis._hosts(inventory.read(path)) == f"sha256 {digest}"
