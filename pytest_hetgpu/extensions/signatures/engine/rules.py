@@ -74,7 +74,8 @@ class MatchRule(_RuleFields):
     ) -> MatchRule:
         priority = priority if weight is None else weight
         fatal = fatal if certain is None else certain
-        return cls._make((trigger, kind, key, priority, pattern, then, within, quote_then, detail, fatal))
+        row = (trigger, kind, key, priority, pattern, then, within, quote_then, detail, fatal)
+        return tuple.__new__(cls, row)  # as the class of the fields does, without another call
 
     @property
     def weight(self) -> Priority:
