@@ -31,6 +31,7 @@ def end(recorder: Recorder, live: Live | None, code: int) -> int:
     Whoever is in a hurry (KeyboardInterrupt) does not cost the reports. What cannot be written is said, and no success.
     """
     trouble: list[str] = []
+    reported = False
     with suppress(FolderLost):
         recorder.journal.check()
     try:
@@ -48,13 +49,15 @@ def end(recorder: Recorder, live: Live | None, code: int) -> int:
                 try:
                     with writing(recorder.folder.path):
                         trouble = report(recorder)
-                    live.added, failed = hooks.report_lines(live.config, recorder.folder.path)
-                    trouble += failed
+                    reported = True
                 except (StorageError, UsageError, FileNotFoundError) as error:  # the last two: it is gone
                     # Where the journal is lost, that was said, and nothing is left to build reports of.
                     trouble = [] if recorder.journal.lost else [messages.unreported(recorder.folder.path, error)]
                     code = UNREPORTED if code in (NOTHING_NEW, NOTHING_RAN) else code
                 live.trouble += trouble
+            if reported:  # signals end hooks as usual: theirs may wait for a server that does not answer
+                live.added, failed = hooks.report_lines(live.config, recorder.folder.path)
+                live.trouble += failed
     return code
 
 

@@ -89,7 +89,7 @@ class Session:
             from pytest_hetgpu.cluster.leases.hold import ready
 
             ready(os.environ)
-            opens = start.start if self.settings.resume is None else start.take_up
+            opens = start.start if self.settings.resume is None else partial(start.take_up, self.cells)
             opened = opens(self.suite, self.settings, self.config.invocation_params.dir, self.beginning())
         self.recorder, self.kept = opened.recorder, opened.kept
         self.recorder.early = early
