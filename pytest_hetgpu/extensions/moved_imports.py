@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from pytest_hetgpu.extensions.moved_names import MODULES, NAMES
+from pytest_hetgpu.extensions.moved_names import FAMILIES, MODULES, NAMES
 
 _PACKAGE = "pytest_hetgpu"
+_EXTENSIONS = "extensions"
 _HERE = Path(__file__).resolve().parents[1]
 _LONGEST = 1_000_000
 #: A line of advice in a message.
@@ -50,7 +51,8 @@ def _module(alias: ast.alias) -> Iterator[str]:
     package, _, old = alias.name.partition(".")
     if package != _PACKAGE or not old or (old not in MODULES and _exists(alias.name)):
         return
-    new = f"import {_PACKAGE}.{MODULES[old]}{_as(alias.asname)}" if old in MODULES else "no longer public"
+    now = _place(old)
+    new = f"import {_PACKAGE}.{now}{_as(alias.asname)}" if now else "no longer public"
     yield f"import {alias.name}{_as(alias.asname)}  ->  {new}"
 
 
@@ -72,11 +74,18 @@ def _name(module: str, alias: ast.alias) -> Iterator[str]:
 
 def _now(old: str, inner: str, name: str) -> str:
     """Return the new place of a name, below this package; "" if there is none."""
-    if inner in MODULES:
-        return MODULES[inner]
-    found = NAMES.get(old, {}).get(name, f"{MODULES[old]}.{name}" if old in MODULES else "")
+    if now := _place(inner):
+        return now
+    module = _place(old)
+    found = NAMES.get(old, {}).get(name, f"{module}.{name}" if module else "")
     place, _, short = found.rpartition(".")
     return found if found and (short == "*" or _has(f"{_PACKAGE}.{place}", short)) else ""
+
+
+def _place(old: str) -> str:
+    """Return the module that has an old one's names; "" if there is none. Shipped extensions kept their names."""
+    beside = f"{_EXTENSIONS}.{old}" if old.partition(".")[0] in FAMILIES else ""
+    return MODULES.get(old) or (beside if beside and _exists(f"{_PACKAGE}.{beside}") else "")
 
 
 def _as(name: str | None) -> str:

@@ -7,6 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+#: Packages that are below `extensions` now. Their modules kept their names if `MODULES` has no other.
+FAMILIES = (
+    *("fabrics", "hardware", "inventories", "launchers", "probes", "readers"),
+    *("runtimes", "signatures", "stacks", "transports", "workloads"),
+)
+
 #: The module that has an old module's names now, if `NAMES` has no other place for one.
 MODULES: Mapping[str, str] = {
     "batch": "extensions.runtimes.batch.request",

@@ -14,7 +14,8 @@ import pytest
 
 from pytest_hetgpu import api
 from pytest_hetgpu.extensions.moved_imports import moved
-from pytest_hetgpu.extensions.moved_names import MODULES, NAMES
+from pytest_hetgpu.extensions.moved_names import FAMILIES, MODULES, NAMES
+from pytest_hetgpu.extensions.registry import FAMILIES as FAMILIES_NOW
 
 OLD = Path(__file__).parents[1] / "data" / "old_extension"
 ENTRIES = """\
@@ -131,6 +132,9 @@ def test_imports_of_other_modules_of_the_package_are_told(run_pytest: Run, insta
     [
         ("from pytest_hetgpu.runtimes.base import Answer as A", "extensions.runtimes.base import CommandResult as A"),
         ("from pytest_hetgpu.carriage import Member", "model.transport_classes import Member"),
+        ("from pytest_hetgpu.transports.ucx import Ucx", "extensions.transports.ucx import Ucx"),
+        ("from pytest_hetgpu.workloads import allreduce", "extensions.workloads import allreduce"),
+        ("from pytest_hetgpu.workloads.allreduce import Nothing", ""),
         ("from pytest_hetgpu.plan import plan", ""),
         ("from pytest_hetgpu.registry import OPEN", ""),
         ("from pytest_hetgpu.signatures import base", "extensions.signatures import base"),
@@ -152,6 +156,7 @@ def test_imports_that_work_are_not_told(tmp_path: Path, text: str) -> None:
 
 def test_every_new_place_is_one() -> None:
     package = Path(api.__file__).parent
+    assert set(FAMILIES) == set(FAMILIES_NOW)
     for place in MODULES.values():
         path = package / place.replace(".", "/")
         assert path.with_suffix(".py").exists() or (path / "__init__.py").exists()
