@@ -23,7 +23,8 @@ PACKAGE = ROOT / "pytest_hetgpu"
 #: The packages in one order. A package imports what stands further right, and itself; packages of one group do not
 #: import each other.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("__init__", "api", "newhooks", "plugin"),
+    ("__init__", "api", "plugin"),
+    ("newhooks",),
     ("cli", "session"),
     ("reporting",),
     ("execution",),
@@ -38,7 +39,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 REMOTE = "remote"
 MOST_ENTRIES = 18
 #: Modules and packages that may import pytest, and those that may start processes or open sockets.
-PYTEST = {"plugin", "session"}
+PYTEST = {"newhooks", "plugin", "session"}
 WORLD = {"subprocess", "socket", "docker", "testinfra", "psutil"}
 BORDER = ("pytest_hetgpu.cluster.", "pytest_hetgpu.extensions.runtimes.", "pytest_hetgpu.remote.")
 
@@ -154,7 +155,7 @@ def test_no_extension_imports_a_variant() -> None:
     assert [one for one in inside if one.of in variants and not one.by.endswith("__main__")] == []
 
 
-def test_only_the_plugin_and_the_session_import_pytest() -> None:
+def test_only_the_plugin_its_hooks_and_the_session_import_pytest() -> None:
     found = {package(one.by) for one in imports() if one.of.partition(".")[0] in ("pytest", "_pytest")}
     assert found == PYTEST
     assert not any(one.of.startswith("_pytest") for one in imports())
@@ -239,7 +240,7 @@ def undocumented_in(name: str) -> Iterator[str]:
         if inspect.isclass(value):
             if not value.__doc__:
                 yield f"{name}.{key}"
-            members = ((member, getattr(value, member)) for member in vars(value) if public(member))
+            members = ((member, getattr(value, member, None)) for member in vars(value) if public(member))
             for member, found in members:
                 documentable = inspect.isroutine(found) or isinstance(vars(value)[member], property)
                 hook = member.startswith("pytest_")

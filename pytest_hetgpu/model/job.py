@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pytest_hetgpu.model.external_program import ExternalProgram
 from pytest_hetgpu.model.failure import Condition
 from pytest_hetgpu.model.interfaces import InterfaceChoice
+from pytest_hetgpu.model.old_spellings import Renamed
 from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.scenario import Exclusion, Expectation, Origin, Scenario
 from pytest_hetgpu.model.stored import STORED
@@ -283,6 +284,10 @@ class Job:
     timeout: float
     demand: Requirements
     launcher: Node | None = None
+
+    everybody = Renamed("all_nodes")
+    starter = Renamed("launch_node")
+    joined = Renamed("is_multi_host")
 
     @property
     def all_nodes(self) -> tuple[Node, ...]:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from pytest_hetgpu.model.failure import KnownFailure, Signature
 from pytest_hetgpu.model.job import Expectation
+from pytest_hetgpu.model.old_spellings import Renamed
 from pytest_hetgpu.model.program_output import BenchmarkResult, ExitMeaning
 from pytest_hetgpu.model.records import Device, Hello, Measurement, MessagePoint, RankExit, Row
 from pytest_hetgpu.model.transport_classes import Connection
@@ -195,6 +196,7 @@ class RankOutcome:
     platform: str
     status: str = field(metadata={"key": "fate"})
     own: bool = False
+    fate = Renamed("status")
 
 
 class Span(NamedTuple):
@@ -300,6 +302,8 @@ class Outcome:
     wire: LinkBandwidth | None = None
     notes: tuple[str, ...] = ()
     inconclusive: bool = field(default=False, metadata={"key": "unsettled"})
+    fates = Renamed("rank_outcomes")
+    unsettled = Renamed("inconclusive")
     attempts: tuple[Attempt, ...] = ()
     timeline: Timeline | None = None
     away: str = ""

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from pytest_hetgpu.model.old_spellings import Renamed, old_arguments
 from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.verdict import Kind
 
@@ -51,6 +52,7 @@ class BenchmarkRow:
         return self.figures["latency"].value if "latency" in self.figures else None
 
 
+@old_arguments(complaints="warnings", unsaid="missing_success")
 @dataclass(frozen=True, slots=True)
 class BenchmarkResult:
     """The result of one benchmark's output.
@@ -74,6 +76,9 @@ class BenchmarkResult:
     memory: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
     missing_success: str = ""
+    complaints = Renamed("warnings")
+    unsaid = Renamed("missing_success")
+    basis = Renamed("comparison_key")
 
     @property
     def wrong(self) -> tuple[BenchmarkRow, ...]:

@@ -6,7 +6,7 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -99,10 +99,12 @@ def _is_redundant(finding: Finding, outcome: Outcome) -> bool:
     return finding.why in outcome.why
 
 
-def plan_lines(suite: MatrixSet, scenarios: Iterable[Scenario]) -> Iterator[str]:
+def plan_lines(
+    suite: MatrixSet, scenarios: Iterable[Scenario], change: Callable[[Scenario, Job], Job] = lambda _, job: job
+) -> Iterator[str]:
     """Yield the nodes and the exact command of every job, ready to paste into a shell.
 
-    The preparation of nodes appears once per placement.
+    The preparation of nodes appears once per placement. `change` has each cell's job changed, as hooks do.
     """
     prepared: Job | None = None
     for scenario in scenarios:
@@ -111,7 +113,7 @@ def plan_lines(suite: MatrixSet, scenarios: Iterable[Scenario]) -> Iterator[str]
             yield f"  excluded: {scenario.excluded.reason} {scenario.excluded.issue or ''}".rstrip()
             continue
         try:
-            job = suite.job(scenario, even_if_absent=True)
+            job = change(scenario, suite.job(scenario, even_if_absent=True))
         except NotHere as error:
             yield from ("", scenario.label, f"  not run: {error}")
             continue

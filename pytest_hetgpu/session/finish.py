@@ -10,7 +10,7 @@ from pytest_hetgpu.errors import StorageError, UsageError
 from pytest_hetgpu.reporting import messages
 from pytest_hetgpu.reporting.cell_text import describe_private_logs
 from pytest_hetgpu.reporting.report import build
-from pytest_hetgpu.session import failure_text, signals
+from pytest_hetgpu.session import failure_text, hooks, signals
 from pytest_hetgpu.store.disk_errors import storage_errors
 from pytest_hetgpu.store.folder import RunFolder
 from pytest_hetgpu.store.redaction import anonymity
@@ -31,6 +31,7 @@ def end(recorder: Recorder, live: Live | None, code: int) -> int:
     Whoever is in a hurry (KeyboardInterrupt) does not cost the reports. What cannot be written is said, and no success.
     """
     trouble: list[str] = []
+    reported = False
     with suppress(FolderLost):
         recorder.journal.check()
     try:
@@ -48,6 +49,7 @@ def end(recorder: Recorder, live: Live | None, code: int) -> int:
                 try:
                     with storage_errors(recorder.folder.path):
                         trouble = report(recorder)
+                    reported = True
                 except (StorageError, UsageError, FileNotFoundError) as error:  # the last two: it is gone
                     # Where the journal is lost, that was said, and nothing is left to build reports of.
                     trouble = (
@@ -57,6 +59,9 @@ def end(recorder: Recorder, live: Live | None, code: int) -> int:
                     )
                     code = UNREPORTED if code in (NOTHING_NEW, NOTHING_RAN) else code
                 live.trouble += trouble
+            if reported:  # signals end hooks as usual: theirs may wait for a server that does not answer
+                live.added, failed = hooks.report_lines(live.config, recorder.folder.path)
+                live.trouble += failed
     return code
 
 

@@ -6,22 +6,23 @@ import math
 import os
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
-from pytest_hetgpu.errors import HetgpuError, NotHere, ProvisionError, StorageError
+from pytest_hetgpu.errors import HetgpuError, NotHere, ProvisionError, StorageError, UsageError
 from pytest_hetgpu.execution import unjudged
 from pytest_hetgpu.execution.resume.rules import RULES, Rule
 from pytest_hetgpu.extensions.package_data import packaged
 from pytest_hetgpu.model.job import Scenario
 from pytest_hetgpu.planning.matrix_set import MatrixSet, RunInputs
 from pytest_hetgpu.reporting import messages
-from pytest_hetgpu.session import failure_text, signals
+from pytest_hetgpu.session import failure_text, hooks, signals
 from pytest_hetgpu.session.finish import end
 from pytest_hetgpu.session.folder_watch import FolderWatch
 from pytest_hetgpu.session.interrupted_cells import InFlight
-from pytest_hetgpu.session.marks import marked, registered
+from pytest_hetgpu.session.marks import cell_of, marked, registered
 from pytest_hetgpu.session.redacted_reports import RedactedReports
 from pytest_hetgpu.session.settings import OFF, OPTIONS, Settings
 from pytest_hetgpu.store.disk_errors import storage_errors
@@ -44,7 +45,7 @@ class Session:
         self.config = config
         self.settings = settings
         self.suite = suite
-        self.cells = suite.select(settings.cell)
+        self.cells = hooks.select(config, suite.select(settings.cell))
         self.worker: dict[str, Any] | None = getattr(config, "workerinput", None)
         self.stop = signals.OrderlyStop()
         self.recorder: Recorder | None = None
@@ -86,7 +87,7 @@ class Session:
             from pytest_hetgpu.cluster.leases.hold import ready
 
             ready(os.environ)
-            opens = start.start if self.settings.resume is None else start.take_up
+            opens = start.start if self.settings.resume is None else partial(start.take_up, self.cells)
             opened = opens(self.suite, self.settings, self.config.invocation_params.dir, self.beginning())
         self.recorder, self.kept = opened.recorder, opened.kept
         self.watch = FolderWatch(self.config, self.recorder.journal, speaks=self.worker is None)
@@ -135,6 +136,7 @@ class Session:
     def configure(self, recorder: Recorder) -> None:
         """Hands on what the user asked for."""
         recorder.preflight = self.settings.preflight
+        recorder.change_job = partial(hooks.change_job, self.config)
         self.bound(recorder)
         recorder.debug_rerun = self.settings.debug_rerun
         recorder.anonymous = self.settings.anonymise
@@ -151,7 +153,7 @@ class Session:
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """`-m` and `-k` know a cell by its axis values, hardware, platforms, family and kind. Marks are shared."""
-        marked(items, cell_of, self.marks, self.suite.documents)
+        marked(items, self.marks, self.suite.documents)
         # What is kept comes last: what is still to be run is not held up by `-x`.
         items.sort(key=lambda item: self.kept_of(item) is not None)
         for item in items:
@@ -218,7 +220,7 @@ class Session:
             return None
         scenarios = [scenario for item in session.items if (scenario := cell_of(item))]
         writer = self.config.get_terminal_writer()
-        for line in messages.plan_lines(self.suite, scenarios):
+        for line in messages.plan_lines(self.suite, scenarios, partial(hooks.change_planned, self.config)):
             writer.line(escape_controls(redact(line)))
         return True
 
@@ -233,6 +235,7 @@ class Session:
         if self.recorder:
             with self.recording(item, scenario):
                 item.user_properties += self.recorder.skip(scenario, reason, issue)
+            hooks.report_skip(self.config, scenario, reason)
         pytest.skip(one_line(f"{reason} ({issue})" if issue else reason, LONGEST_REASON))
 
     def provision(self, item: pytest.Item, scenario: Scenario) -> Cluster:
@@ -258,6 +261,7 @@ class Session:
         with self.recording(item, scenario):
             job, outcome, pairs = self.recorder.broken(scenario, error)
         item.user_properties += pairs
+        hooks.report_outcome(self.config, scenario, outcome)
         if not outcome.verdict.fails:
             pytest.xfail(one_line(outcome.why, LONGEST_REASON))
         pytest.fail(failure_text.describe(self.recorder, job, outcome), pytrace=False)
@@ -273,6 +277,7 @@ class Session:
         except NotHere as busy:
             self.skip(item, scenario, str(busy))
         item.user_properties += pairs
+        hooks.report_outcome(self.config, scenario, outcome)
         return result, outcome
 
     @contextmanager
@@ -282,6 +287,8 @@ class Session:
         try:
             with self.watch.present(), storage_errors(self.recorder.folder.path):
                 yield
+        except UsageError as error:
+            raise pytest.fail.Exception(str(error), pytrace=False) from None
         except StorageError as error:
             item.user_properties += unjudged.unrecorded(self.recorder, scenario, error)
             item.session.shouldstop = f"stopped: {error}"
@@ -304,6 +311,7 @@ class Session:
             if pairs is not None:
                 kept = [pair for pair in item.user_properties if pair[0] not in dict(pairs)]
                 item.user_properties[:] = report.user_properties = [*kept, *pairs]
+                hooks.report_outcome(self.config, scenario, self.recorder.outcomes[scenario.matrix, scenario.label])
         elif report.passed and report.when == "call" and scenario is not None and self.recorder is not None:
             outcome = self.recorder.outcomes.get((scenario.matrix, scenario.label))
             if outcome and outcome.verdict.fails and not self.kept_of(item):
@@ -325,10 +333,3 @@ class Session:
                 session.exitstatus = pytest.ExitCode.INTERRUPTED
             finally:
                 self.stop.restore()
-
-
-def cell_of(item: pytest.Item) -> Scenario | None:
-    """The scenario a test was made for."""
-    callspec = getattr(item, "callspec", None)
-    found = callspec.params.get("scenario") if callspec else None
-    return found if isinstance(found, Scenario) else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from pytest_hetgpu.store.text import display_path
 
 if TYPE_CHECKING:
     from pytest_hetgpu.analysis.baseline import Baseline
-    from pytest_hetgpu.model.job import Job
+    from pytest_hetgpu.model.job import Job, Scenario
     from pytest_hetgpu.planning.matrix_set import MatrixSet
     from pytest_hetgpu.store.cells import CellRecord
 
@@ -56,13 +56,13 @@ def start(suite: MatrixSet, settings: Settings, here: Path, begun: Beginning) ->
     return Opened(_reporting(Recorder.start(suite, reports, begun, baseline)), remarks=remarks)
 
 
-def take_up(suite: MatrixSet, settings: Settings, here: Path, begun: Beginning) -> Opened:
-    """The next part of the run that `--hetgpu-resume` names. UsageError, StorageError."""
+def take_up(cells: Iterable[Scenario], suite: MatrixSet, settings: Settings, here: Path, begun: Beginning) -> Opened:
+    """The next part of the run that `--hetgpu-resume` names, with these cells. UsageError, StorageError."""
     from pytest_hetgpu.execution.resume.continuing import next_part
 
     folder = earlier.find(str(settings.resume), here / settings.reports, here)
     before = earlier.take_up(folder, begun.basis)
-    said = kept.told(display_path(folder), suite.select(settings.cell), before.record)
+    said = kept.told(display_path(folder), cells, before.record)
     return Opened(_reporting(next_part(suite, before, begun)), before.kept, said, list(kept.remarks(before.record)))
 
 

@@ -1,7 +1,6 @@
 """The launcher of the stack, called as plainly as it can be."""
 
-from pytest_hetgpu.extensions.launchers.base import Launcher, LaunchRequest
-from pytest_hetgpu.model.job import Command
+from pytest_hetgpu.api import Command, Launcher, LaunchRequest
 
 
 class Plain(Launcher):

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from pytest_hetgpu.model.old_spellings import Renamed, old_arguments
+
 UNKNOWN_PLATFORM = "?"
 """Platform of a host that only its name and groups can decide.
 
@@ -69,6 +71,7 @@ class SkippedEntry:
     line: int | None = None
 
 
+@old_arguments(found="hosts", left="skipped")
 @dataclass(frozen=True, slots=True)
 class HostListing:
     """The parsed hosts, in order. `secrets` are texts that the source marks as such; they are redacted."""
@@ -76,6 +79,8 @@ class HostListing:
     hosts: tuple[ListedHost, ...] = ()
     skipped: tuple[SkippedEntry, ...] = ()
     secrets: tuple[str, ...] = field(default=(), repr=False)
+    found = Renamed("hosts")
+    left = Renamed("skipped")
 
 
 class InventorySource(abc.ABC):

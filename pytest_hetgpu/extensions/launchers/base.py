@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from pytest_hetgpu.model.job import Command, RankContext, Stack
+from pytest_hetgpu.model.old_spellings import KeepsOldNames, Renamed
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +48,14 @@ class LaunchRequest:
     shared: bool = False
     programs: str = ""
     rendezvous: Rendezvous = Rendezvous()
+    meeting = Renamed("rendezvous")
 
 
-class Launcher(abc.ABC):
+class Launcher(KeepsOldNames, abc.ABC):
     """One way to start ranks. `per_node`: each node starts on its own, and its ranks may not be consecutive."""
 
     per_node: ClassVar[bool] = False
+    apart = Renamed("per_node")
 
     def unsuitable(self, stack: Stack, mca: Iterable[str], backend: str = "") -> str | None:
         """Return why this launcher cannot start a stack's ranks with these MCA parameters, None if it can.

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from pytest_hetgpu.model.facts import Fact, Facts, Value, absent, found, unknown
+from pytest_hetgpu.model.old_spellings import KeepsOldNames, Renamed
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,7 @@ class CommandOutput:
     err: str = ""
     missing: bool = False
     why: str = ""
+    trouble = Renamed("error")
 
     @property
     def ok(self) -> bool:
@@ -58,6 +60,8 @@ class RawFacts:
     strings: Mapping[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)
     commands: Mapping[str, CommandOutput] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
+    ran = Renamed("command")
+    there = Renamed("existing")
 
     @classmethod
     def of(cls, answer: Mapping[str, Any]) -> RawFacts:
@@ -113,7 +117,7 @@ def _ran(one: Mapping[str, Any]) -> CommandOutput:
     return CommandOutput(int(one["rc"]), str(one["out"]), str(one["err"]))
 
 
-class Probe(abc.ABC):
+class Probe(KeepsOldNames, abc.ABC):
     """A probe of one subject. Its class variables are the request to `remote/gather_facts.py`, in its terms."""
 
     title: ClassVar[str]
@@ -127,6 +131,7 @@ class Probe(abc.ABC):
     env: ClassVar[tuple[str, ...]] = ()
     provides: ClassVar[tuple[str, ...]]
     """Names of the facts that it always returns, found or not."""
+    promises = Renamed("provides")
 
     @abc.abstractmethod
     def read(self, raw: RawFacts) -> Facts:

@@ -18,6 +18,7 @@ from pytest_hetgpu.extensions.output_patterns import ReaderSettings
 from pytest_hetgpu.extensions.registry import find
 from pytest_hetgpu.model import metrics
 from pytest_hetgpu.model.external_program import ExternalProgram
+from pytest_hetgpu.model.old_spellings import KeepsOldNames, Renamed
 from pytest_hetgpu.model.program_output import BenchmarkResult, BenchmarkRow, ExitMeaning
 from pytest_hetgpu.model.records import Measurement, MessagePoint, Row
 from pytest_hetgpu.model.verdict import Kind
@@ -85,6 +86,8 @@ class ParseIssues:
         elif len(self._found) < _MOST_COMPLAINTS:
             self._found[what] = [line, 0]
 
+    said = Renamed("texts")
+
     @property
     def texts(self) -> tuple[str, ...]:
         """All of them, in the order in which they arose."""
@@ -97,12 +100,18 @@ def _where(line: int, more: int) -> str:
     return f" (line {line}{f' and {more} more' if more else ''})"
 
 
-class OutputParser(abc.ABC):
+class OutputParser(KeepsOldNames, abc.ABC):
     """A parser of one output. It never raises for any line, and keeps at most `MOST_ROWS` rows."""
 
     Settings: ClassVar[type[ReaderSettings]] = ReaderSettings
     tool: ClassVar[str]
     """Name of the program family, used if the output does not name the program."""
+    exited = Renamed("meaning_of_exit")
+    stopped = Renamed("meaning_of_stop")
+    orphan = Renamed("note_headless_row")
+    owes_rows = Renamed("require_rows")
+    asked = Renamed("request")
+    notes = Renamed("warnings")
 
     def __init__(self, asked: ParseRequest | None = None, settings: ReaderSettings | None = None) -> None:
         self.request = asked or ParseRequest()

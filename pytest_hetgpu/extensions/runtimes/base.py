@@ -19,6 +19,7 @@ from pytest_hetgpu.extensions.runtimes.traits.leftovers import Leftovers
 from pytest_hetgpu.extensions.runtimes.traits.plan_lines import PlanLines
 from pytest_hetgpu.extensions.runtimes.traits.policy import Policy
 from pytest_hetgpu.model.job import Command, Node
+from pytest_hetgpu.model.old_spellings import KeepsOldNames, Renamed
 from pytest_hetgpu.model.outcome import RunResult
 
 T = TypeVar("T")
@@ -107,7 +108,7 @@ class Walltime:
     seconds: float
 
 
-class RemoteNode(Runtime):
+class RemoteNode(KeepsOldNames, Runtime):
     """One node of a job over several hosts.
 
     It must be closed; closing leaves nothing of ours on the node. A method that needs the node raises LostNode once the
@@ -124,6 +125,13 @@ class RemoteNode(Runtime):
     provision_facts: Mapping[str, str] = {}
     #: None if nobody takes the node back.
     walltime: Walltime | None = None
+
+    given = Renamed("allocated_host")
+    told = Renamed("provision_facts")
+    term = Renamed("walltime")
+    ask = Renamed("exec")
+    open_door = Renamed("start_sshd")
+    door_log = Renamed("sshd_log")
 
     @abc.abstractmethod
     def key(self) -> str:

@@ -18,6 +18,7 @@ from pytest_hetgpu.errors import NotHere, UsageError
 from pytest_hetgpu.extensions.registry import find, names
 from pytest_hetgpu.model.job import Stack
 from pytest_hetgpu.model.messages import known
+from pytest_hetgpu.model.old_spellings import KeepsOldNames, Renamed
 
 SYSTEM = Path("/usr")
 _PYTHONS = ("lib/python3*/site-packages", "lib/python3*/dist-packages")
@@ -28,13 +29,14 @@ _OWN_TEXT = re.compile(rb"(?<=\0)v?(\d+\.\d+\.\d+)(?:rc\d+|[ab]\d+)?(?=\0)")
 class Release:
     """One stack of a family: pinned wheels with the version that ranks report, or the system's `packages`.
 
-    `asked`: it is large, and only made on request.
+    `on_request`: it is large, and made only if it is named.
     """
 
     version: str = ""
     requirements: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
     on_request: bool = False
+    asked = Renamed("on_request")
 
     @property
     def torch(self) -> bool:
@@ -42,7 +44,7 @@ class Release:
         return any(requirement.startswith("torch==") for requirement in self.requirements)
 
 
-class StackFamily(abc.ABC):
+class StackFamily(KeepsOldNames, abc.ABC):
     """A family of stacks that differ by release. `marker` is a text that only this vendor's library holds."""
 
     vendor: ClassVar[str]
@@ -51,6 +53,12 @@ class StackFamily(abc.ABC):
     library: ClassVar[str]
     marker: ClassVar[bytes]
     releases: ClassVar[Mapping[str, Release]]
+
+    at = Renamed("from_prefix")
+    holds = Renamed("has_release")
+    advice = Renamed("install_hint")
+    elsewhere = Renamed("on_other_node")
+    planned = Renamed("placeholder")
 
     @classmethod
     def locate(cls, name: str, prefixes: Iterable[Path]) -> Stack:

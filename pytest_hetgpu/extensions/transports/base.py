@@ -14,6 +14,7 @@ from pytest_hetgpu.extensions.registry import find, names
 from pytest_hetgpu.model.interfaces import InterfaceChoice
 from pytest_hetgpu.model.job import Node, Stack
 from pytest_hetgpu.model.messages import show
+from pytest_hetgpu.model.old_spellings import KeepsOldNames, Renamed
 from pytest_hetgpu.model.transport_classes import NO_CARRIER, Connection, RequiredClass, TransportMember, required_class
 
 _WORD = re.compile(r"[A-Za-z0-9_.:/+-]+")
@@ -95,7 +96,7 @@ class TransportParser(Protocol):
         """Versions that libraries logged, by lower-case name."""
 
 
-class Transport(abc.ABC):
+class Transport(KeepsOldNames, abc.ABC):
     """One family. A layered family runs over another transport of the matrix, named by its key `over`."""
 
     Settings: ClassVar[type[TransportSettings]] = TransportSettings
@@ -104,6 +105,12 @@ class Transport(abc.ABC):
     """Its backend of torch.distributed; "" for a transport of MPI."""
     vendors: ClassVar[tuple[str, ...]]
     """MPIs that support it."""
+
+    duties = Renamed("required_classes")
+    lenient = Renamed("any_may_carry")
+    pin = Renamed("interface_setting")
+    reader = Renamed("parser")
+    rival = Renamed("exclusion_setting")
 
     def __init__(self, settings: TransportSettings, lower: Transport | None = None) -> None:
         self.settings = settings

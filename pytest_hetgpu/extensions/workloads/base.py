@@ -12,6 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from pytest_hetgpu.model.external_program import ExternalProgram
 from pytest_hetgpu.model.messages import known, show
+from pytest_hetgpu.model.old_spellings import KeepsOldNames, Renamed
 from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.sizes import parse_sizes, show_size
 
@@ -130,7 +131,7 @@ class SplitSettings(CollectiveSettings):
     sizes: Sizes = parse_sizes("64..4M")
 
 
-class Workload(abc.ABC):
+class Workload(KeepsOldNames, abc.ABC):
     """One kind of work. `operation` is its name in bandwidth definitions. `measured`: its points must be timed."""
 
     Settings: ClassVar[type[WorkloadSettings]] = WorkloadSettings
@@ -140,6 +141,12 @@ class Workload(abc.ABC):
     """Whether torch.distributed has the operation."""
     backend: str = ""
     """Backend of torch.distributed that ranks use; "" if they call MPI."""
+
+    foreign = Renamed("external")
+    asked = Renamed("requested_backend")
+    over = Renamed("with_backend")
+    owed = Renamed("required_points")
+    refuses = Renamed("unsuitable_transport")
 
     def __init__(self, settings: WorkloadSettings) -> None:
         self.settings = settings
