@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_hetgpu.extensions.signatures.base import Priority
-from pytest_hetgpu.extensions.signatures.engine.rules import MatchRule, RuleParser
-from pytest_hetgpu.model.verdict import Kind
+from pytest_hetgpu.api import Kind, MatchRule, Priority, RuleParser
 
 
 class Frobd(RuleParser):

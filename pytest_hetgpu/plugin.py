@@ -8,10 +8,15 @@ from contextlib import contextmanager
 
 import pytest
 
+from pytest_hetgpu import newhooks
 from pytest_hetgpu.session import options
 from pytest_hetgpu.session.fixtures import SESSION_PLUGIN, cluster, run, scenario, session_of
 
 __all__ = ["cluster", "run", "scenario"]
+
+
+def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
+    pluginmanager.add_hookspecs(newhooks)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -23,7 +23,8 @@ PACKAGE = ROOT / "pytest_hetgpu"
 #: The packages in one order. A package imports what stands further right, and itself; packages of one group do not
 #: import each other.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("__init__", "api", "newhooks", "plugin"),
+    ("__init__", "api", "plugin"),
+    ("newhooks",),
     ("cli", "session"),
     ("reporting",),
     ("execution",),
@@ -38,7 +39,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 REMOTE = "remote"
 MOST_ENTRIES = 18
 #: Modules and packages that may import pytest, and those that may start processes or open sockets.
-PYTEST = {"plugin", "session"}
+PYTEST = {"newhooks", "plugin", "session"}
 WORLD = {"subprocess", "socket", "docker", "testinfra", "psutil"}
 BORDER = ("pytest_hetgpu.cluster.", "pytest_hetgpu.extensions.runtimes.", "pytest_hetgpu.remote.")
 
@@ -152,7 +153,7 @@ def test_no_extension_imports_a_variant() -> None:
     assert [one for one in inside if one.of in variants and not one.by.endswith("__main__")] == []
 
 
-def test_only_the_plugin_and_the_session_import_pytest() -> None:
+def test_only_the_plugin_its_hooks_and_the_session_import_pytest() -> None:
     found = {package(one.by) for one in imports() if one.of.partition(".")[0] in ("pytest", "_pytest")}
     assert found == PYTEST
     assert not any(one.of.startswith("_pytest") for one in imports())

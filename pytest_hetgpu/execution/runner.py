@@ -84,6 +84,7 @@ class Recorder:
         self.wire: float | str = "off"
         self.wires: Wires | None = None
         self.meanwhile: Callable[[Job], object] = get_ready
+        self.change_job: Callable[[Scenario, Job], Job] = lambda _, job: job
         self.options: Sequence[str] = ()
         self.history: Path | None = None
         self.baseline: Baseline | None = None
@@ -169,7 +170,7 @@ class Recorder:
         """The nodes of a cell, with its job as it is to be started on them."""
         job = self.suite.job(scenario, verbose=verbose)
         if not job.joined:
-            return clusters.local(job, self.runtimes)
+            return clusters.local(self.change_job(scenario, job), self.runtimes)
         if self.placements is None:
             from pytest_hetgpu.cluster.pool import Placements
 
@@ -185,7 +186,8 @@ class Recorder:
             standing = self.health.made(job, partial(back.made, job, make, forgive, budget), forgive)
         members = {berth.node.index: berth.member for berth in standing.berths}
         environments = dict(enumerate(standing.environments))
-        return clusters.gathered(self.suite.job(scenario, standing.sights, verbose=verbose), members, environments)
+        job = self.change_job(scenario, self.suite.job(scenario, standing.sights, verbose=verbose))
+        return clusters.gathered(job, members, environments)
 
     def broken(self, scenario: Scenario, error: ProvisionError) -> tuple[Job, Outcome, list[Pair]]:
         """Records a cell whose nodes could not be made ready: it is judged like one that did not start."""

@@ -6,7 +6,7 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -96,7 +96,9 @@ def _told(finding: Finding, outcome: Outcome) -> bool:
     return finding.why in outcome.why
 
 
-def planned(suite: Suite, scenarios: Iterable[Scenario]) -> Iterator[str]:
+def planned(
+    suite: Suite, scenarios: Iterable[Scenario], change: Callable[[Scenario, Job], Job] = lambda _, job: job
+) -> Iterator[str]:
     """Every job's nodes and exact command, as it could be pasted into a shell; how nodes are made, once a placement."""
     prepared: Job | None = None
     for scenario in scenarios:
@@ -105,7 +107,7 @@ def planned(suite: Suite, scenarios: Iterable[Scenario]) -> Iterator[str]:
             yield f"  excluded: {scenario.excluded.reason} {scenario.excluded.issue or ''}".rstrip()
             continue
         try:
-            job = suite.job(scenario, even_if_absent=True)
+            job = change(scenario, suite.job(scenario, even_if_absent=True))
         except NotHere as error:
             yield from ("", scenario.label, f"  not run: {error}")
             continue

@@ -10,7 +10,7 @@ from pytest_hetgpu.errors import StorageError, UsageError
 from pytest_hetgpu.reporting import messages
 from pytest_hetgpu.reporting.cell_text import private
 from pytest_hetgpu.reporting.report import build
-from pytest_hetgpu.session import failure_text, signals
+from pytest_hetgpu.session import failure_text, hooks, signals
 from pytest_hetgpu.store.disk_errors import writing
 from pytest_hetgpu.store.folder import RunFolder
 from pytest_hetgpu.store.redaction import anonymity
@@ -48,6 +48,8 @@ def end(recorder: Recorder, live: Live | None, code: int) -> int:
                 try:
                     with writing(recorder.folder.path):
                         trouble = report(recorder)
+                    live.added, failed = hooks.report_lines(live.config, recorder.folder.path)
+                    trouble += failed
                 except (StorageError, UsageError, FileNotFoundError) as error:  # the last two: it is gone
                     # Where the journal is lost, that was said, and nothing is left to build reports of.
                     trouble = [] if recorder.journal.lost else [messages.unreported(recorder.folder.path, error)]

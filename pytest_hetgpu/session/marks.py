@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pytest_hetgpu.config.matrix.document import Document
@@ -23,7 +23,6 @@ def registered(config: Any, suite: Suite, mark: Any) -> dict[str, Any]:
 
 def marked(
     items: Iterable[Any],
-    cell_of: Callable[[Any], Scenario | None],
     marks: Mapping[str, Any],
     documents: Mapping[str, Document],
 ) -> None:
@@ -41,3 +40,10 @@ def marked(
                 words = documents[scenario.matrix].words_of(axis, name)
                 of_value = shared[scenario.matrix, axis, name] = [marks[word] for word in words]
             item.own_markers.extend(of_value)
+
+
+def cell_of(item: Any) -> Scenario | None:
+    """Return the scenario that a test was made for."""
+    callspec = getattr(item, "callspec", None)
+    found = callspec.params.get("scenario") if callspec else None
+    return found if isinstance(found, Scenario) else None

@@ -6,22 +6,23 @@ import math
 import os
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
-from pytest_hetgpu.errors import HetgpuError, NotHere, ProvisionError, StorageError
+from pytest_hetgpu.errors import HetgpuError, NotHere, ProvisionError, StorageError, UsageError
 from pytest_hetgpu.execution import unjudged
 from pytest_hetgpu.execution.resume.rules import RULES, Rule
 from pytest_hetgpu.extensions.package_data import packaged
 from pytest_hetgpu.model.job import Scenario
 from pytest_hetgpu.planning.suite import Beside, Suite
 from pytest_hetgpu.reporting import messages
-from pytest_hetgpu.session import failure_text, signals
+from pytest_hetgpu.session import failure_text, hooks, signals
 from pytest_hetgpu.session.finish import end
 from pytest_hetgpu.session.folder_watch import FolderWatch
 from pytest_hetgpu.session.interrupted_cells import InFlight
-from pytest_hetgpu.session.marks import marked, registered
+from pytest_hetgpu.session.marks import cell_of, marked, registered
 from pytest_hetgpu.session.redacted_reports import RedactedReports
 from pytest_hetgpu.session.settings import OFF, OPTIONS, Settings
 from pytest_hetgpu.store.disk_errors import writing
@@ -45,7 +46,7 @@ class Session:
         self.config = config
         self.settings = settings
         self.suite = suite
-        self.cells = suite.select(settings.cell)
+        self.cells = hooks.select(config, suite.select(settings.cell))
         self.worker: dict[str, Any] | None = getattr(config, "workerinput", None)
         self.stop = signals.OrderlyStop()
         self.recorder: Recorder | None = None
@@ -147,6 +148,7 @@ class Session:
     def configure(self, recorder: Recorder) -> None:
         """Hands on what the user asked for."""
         recorder.preflight = self.settings.preflight
+        recorder.change_job = partial(hooks.change_job, self.config)
         self.bound(recorder)
         recorder.debug_rerun = self.settings.debug_rerun
         recorder.anonymous = self.settings.anonymise
@@ -163,7 +165,7 @@ class Session:
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """`-m` and `-k` know a cell by its axis values, hardware, platforms, family and kind. Marks are shared."""
-        marked(items, cell_of, self.marks, self.suite.documents)
+        marked(items, self.marks, self.suite.documents)
         # What is kept comes last: what is still to be run is not held up by `-x`.
         items.sort(key=lambda item: self.kept_of(item) is not None)
         for item in items:
@@ -230,7 +232,7 @@ class Session:
             return None
         scenarios = [scenario for item in session.items if (scenario := cell_of(item))]
         writer = self.config.get_terminal_writer()
-        for line in messages.planned(self.suite, scenarios):
+        for line in messages.planned(self.suite, scenarios, partial(hooks.change_planned, self.config)):
             writer.line(visible(redact(line)))
         return True
 
@@ -245,6 +247,7 @@ class Session:
         if self.recorder:
             with self.recording(item, scenario):
                 item.user_properties += self.recorder.skip(scenario, reason, issue)
+            hooks.report_skip(self.config, scenario, reason)
         pytest.skip(one_line(f"{reason} ({issue})" if issue else reason, LONGEST_REASON))
 
     def provision(self, item: pytest.Item, scenario: Scenario) -> Cluster:
@@ -270,6 +273,7 @@ class Session:
         with self.recording(item, scenario):
             job, outcome, pairs = self.recorder.broken(scenario, error)
         item.user_properties += pairs
+        hooks.report_outcome(self.config, scenario, outcome)
         if not outcome.verdict.fails:
             pytest.xfail(one_line(outcome.why, LONGEST_REASON))
         pytest.fail(failure_text.describe(self.recorder, job, outcome), pytrace=False)
@@ -285,6 +289,7 @@ class Session:
         except NotHere as busy:
             self.skip(item, scenario, str(busy))
         item.user_properties += pairs
+        hooks.report_outcome(self.config, scenario, outcome)
         return result, outcome
 
     @contextmanager
@@ -294,6 +299,8 @@ class Session:
         try:
             with self.watch.present(), writing(self.recorder.folder.path):
                 yield
+        except UsageError as error:
+            raise pytest.fail.Exception(str(error), pytrace=False) from None
         except StorageError as error:
             item.user_properties += unjudged.unrecorded(self.recorder, scenario, error)
             item.session.shouldstop = f"stopped: {error}"
@@ -316,6 +323,7 @@ class Session:
             if pairs is not None:
                 kept = [pair for pair in item.user_properties if pair[0] not in dict(pairs)]
                 item.user_properties[:] = report.user_properties = [*kept, *pairs]
+                hooks.report_outcome(self.config, scenario, self.recorder.outcomes[scenario.matrix, scenario.label])
         elif report.passed and report.when == "call" and scenario is not None and self.recorder is not None:
             outcome = self.recorder.outcomes.get((scenario.matrix, scenario.label))
             if outcome and outcome.verdict.fails and not self.kept_of(item):
@@ -337,10 +345,3 @@ class Session:
                 session.exitstatus = pytest.ExitCode.INTERRUPTED
             finally:
                 self.stop.restore()
-
-
-def cell_of(item: pytest.Item) -> Scenario | None:
-    """The scenario a test was made for."""
-    callspec = getattr(item, "callspec", None)
-    found = callspec.params.get("scenario") if callspec else None
-    return found if isinstance(found, Scenario) else None

@@ -1,7 +1,6 @@
 """The launcher of the stack, called as plainly as it can be."""
 
-from pytest_hetgpu.extensions.launchers.base import Launcher, Start
-from pytest_hetgpu.model.job import Command
+from pytest_hetgpu.api import Command, Launcher, Start
 
 
 class Plain(Launcher):

@@ -2,12 +2,17 @@
 
 import shlex
 
-from pytest_hetgpu.errors import ProvisionError
-from pytest_hetgpu.extensions.runtimes.agent import reached_by
-from pytest_hetgpu.extensions.runtimes.base import Deployment, NodeProvider, RemoteNode
-from pytest_hetgpu.extensions.runtimes.traits.policy import LeaseRequest
-from pytest_hetgpu.extensions.shapes import Shape, Text
-from pytest_hetgpu.model.job import Node
+from pytest_hetgpu.api import (
+    Deployment,
+    LeaseRequest,
+    Node,
+    NodeProvider,
+    ProvisionError,
+    RemoteNode,
+    Shape,
+    Text,
+    reached_by,
+)
 
 
 class BoxSettings(Shape):

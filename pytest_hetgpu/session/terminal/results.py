@@ -42,7 +42,8 @@ _METRIC = re.compile(r"(\w+)\[(\d+),(\w+)(,in)?\]")
 class Live:
     """Hooks of the terminal's side, in the process that has the terminal. `reports` is the run's folder.
 
-    `trouble` are lines for the end, about what happened when the reports were written; `resumed` says what this session
+    `trouble` are lines for the end, about what happened when the reports were written; `added` are those of
+    `pytest_hetgpu_report`; `resumed` says what this session
     takes up; `before` is what the run is held against there: a side of a comparison, or the history that has the run
     before.
     """
@@ -53,6 +54,7 @@ class Live:
         self.reports = reports
         self.seen: dict[tuple[str, str], CellPairs] = {}
         self.trouble: list[str] = []
+        self.added: list[str] = []
         self.resumed = [resumed] if resumed else []
         self.before: Side | Path | None = None
         self.others = 0
@@ -108,7 +110,7 @@ class Live:
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """The final table and where the reports are."""
         writer = terminalreporter
-        if not self.seen and not self.trouble and not self.resumed:
+        if not (self.seen or self.trouble or self.added or self.resumed):
             return
         cells = [record(cell, self.seen[key]) for key, cell in self.cells.items() if key in self.seen]
         writer.write_sep("=", "hetgpu")
@@ -125,6 +127,8 @@ class Live:
             writer.write_line(line, yellow=True)
         for line, markup in self.news():
             writer.write_line(line, **markup)
+        for line in self.added:
+            writer.write_line(line)
         if self.reports.is_dir():  # one that was deleted is named by what is said of that
             there = ", ".join(name for name in _LEFT if (self.reports / name).exists())
             writer.write_line(f"reports: {shown(self.reports)}{f'  ({there})' if there else ''}")
