@@ -19,7 +19,7 @@ from pytest_hetgpu.config.known_failures.load import knowledge
 from pytest_hetgpu.errors import HetgpuError, UsageError
 from pytest_hetgpu.execution.remeasure import launches
 from pytest_hetgpu.execution.retry.policy import settled
-from pytest_hetgpu.execution.retry.trying import kept
+from pytest_hetgpu.execution.retry.state import saved_attempts
 from pytest_hetgpu.model.outcome import Outcome, RunResult
 from pytest_hetgpu.planning.suite import Suite
 from pytest_hetgpu.reporting.messages import rerun
@@ -127,7 +127,7 @@ def _judged(cell: CellRecord, folder: RunFolder, known: Knowledge | None) -> Out
         return None
     # The run may have been moved since: its log lies beside its job.
     further = [again for _, again in launches(folder, cell.label)]
-    judged = [_again_judged(one, cell.label, before, known) for one, before in kept(folder, cell.label)]
+    judged = [_again_judged(one, cell.label, before, known) for one, before in saved_attempts(folder, cell.label)]
     judged.append(_again_judged(folder, cell.label, result, known, further))
     return replace(settled(judged), concerns=cell.outcome.concerns, debug=cell.outcome.debug)
 

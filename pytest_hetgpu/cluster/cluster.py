@@ -57,8 +57,14 @@ class Cluster:
         """The nodes with ranks, then the launcher without."""
         return (*self.nodes, self.control) if self.control else self.nodes
 
-    def informed(self, seen: Mapping[int, Environment]) -> Cluster:
-        """The cluster whose nodes have what they were seen to be, by index."""
+    @property
+    def environments(self) -> dict[int, Environment]:
+        """The environments of the nodes that were inspected, by index."""
+        found = ((one.node.index, one.environment) for one in self.everybody)
+        return {index: environment for index, environment in found if environment is not None}
+
+    def with_environments(self, seen: Mapping[int, Environment]) -> Cluster:
+        """Return the cluster whose nodes have these environments, by index."""
         nodes = tuple(replace(member, environment=seen[member.node.index]) for member in self.nodes)
         control = replace(self.control, environment=seen[self.control.node.index]) if self.control else None
         return replace(self, nodes=nodes, control=control)
@@ -154,14 +160,14 @@ def local(job: Job, runtimes: dict[str, Runtime]) -> Cluster:
     return Cluster(job, nodes, _local(job.launcher, runtimes) if job.launcher else None)
 
 
-def gathered(job: Job, members: Mapping[int, RemoteNode], environments: Mapping[int, Environment]) -> Cluster:
-    """Nodes that were made and joined, by their index. NotHere where one lacks its accelerator."""
-    nodes = {node.index: _gathered(node, members[node.index], environments[node.index]) for node in job.everybody}
+def of_members(job: Job, members: Mapping[int, RemoteNode], environments: Mapping[int, Environment]) -> Cluster:
+    """Return the cluster of provisioned nodes, given by their index. Raise NotHere if one lacks its accelerator."""
+    nodes = {node.index: _of_member(node, members[node.index], environments[node.index]) for node in job.everybody}
     ranks = tuple(nodes[node.index] for node in job.nodes)
     return Cluster(job, ranks, nodes[job.launcher.index] if job.launcher else None)
 
 
-def _gathered(node: Node, member: RemoteNode, environment: Environment) -> ClusterNode:
+def _of_member(node: Node, member: RemoteNode, environment: Environment) -> ClusterNode:
     if node.ranks:
         _require_devices(node, member)
     return ClusterNode(node, member, environment)

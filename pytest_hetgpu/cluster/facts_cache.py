@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,10 +23,6 @@ from pytest_hetgpu.store.environment import SeenNode, SeenPlacement
 if TYPE_CHECKING:
     from pytest_hetgpu.model.job import Scenario
     from pytest_hetgpu.planning.suite import Suite
-
-# Versions that an expectation may ask for; what a run itself says of them wins.
-_ASKED_FOR = ("openmpi", "mpich", "ucx", "ucc", "libfabric", "cuda.driver", "rocm.version", "nccl", "rccl", "torch")
-_CAPABILITIES: Mapping[str, tuple[str, str]] = {"no-large-bar": ("large_bar.rocm", "no")}
 
 Key = tuple[str, str]
 Hold = Callable[[], AbstractContextManager[object]]
@@ -68,7 +63,7 @@ def look_early(suite: Suite, cells: Iterable[Scenario]) -> EarlyLook | None:
         return None
 
 
-class Surroundings:
+class FactsCache:
     """The nodes that one process has looked at; `run` is the run's folder, `early` a look that began before it."""
 
     def __init__(self, run: Path, early: EarlyLook | None = None) -> None:
@@ -127,26 +122,6 @@ class Surroundings:
 
 def _key(member: ClusterNode) -> Key:
     return member.node.host, member.node.stack.prefix if member.node.stack else ""
-
-
-def informed(job: Job, seen: Mapping[int, Environment]) -> Job:
-    """The job with what its nodes have in common: versions and capabilities that an expectation may ask for."""
-    ranked = [seen[node.index] for node in job.nodes]
-    facts = {}
-    for name in _ASKED_FOR:
-        values = {environment.text(name) for environment in ranked}
-        value = values.pop()
-        if value and not values:
-            facts[name] = value
-    found = {
-        name
-        for name, (fact, value) in _CAPABILITIES.items()
-        if any(environment.text(fact) == value for environment in ranked)
-    }
-    demand = replace(
-        job.demand, facts={**facts, **job.demand.facts}, capabilities=job.demand.capabilities | frozenset(found)
-    )
-    return replace(job, demand=demand)
 
 
 def _placement(cluster: Cluster) -> str:

@@ -1,4 +1,4 @@
-"""How a session ends: its nodes given up, its reports built, its exit code."""
+"""The end of a session: close its nodes, build its reports, return its exit code."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pytest_hetgpu.store.redaction import anonymity
 from pytest_hetgpu.store.rescue import FolderLost
 
 if TYPE_CHECKING:
-    from pytest_hetgpu.execution.runner import Recorder
+    from pytest_hetgpu.execution.context import RunContext
     from pytest_hetgpu.session.terminal.results import Live
 
 NOTHING_NEW = 0
@@ -25,55 +25,59 @@ UNREPORTED = 3
 NOTHING_RAN = 10
 
 
-def end(recorder: Recorder, live: Live | None, code: int) -> int:
-    """Ends a session, which is pytest's with the terminal where there is a `live`; gives its exit code, so far `code`.
+def end(run: RunContext, live: Live | None, code: int) -> int:
+    """End a session, whose exit code is `code` so far, and return its exit code.
 
-    Whoever is in a hurry (KeyboardInterrupt) does not cost the reports. What cannot be written is said, and no success.
+    The process with the terminal has a `live` reporter, and builds the reports even after a KeyboardInterrupt. A
+    report that cannot be written is named, and the exit code is not 0.
     """
-    trouble: list[str] = []
     with suppress(FolderLost):
-        recorder.journal.check()
+        run.journal.check()
     try:
-        recorder.close()
+        run.close()
     finally:
         if live is not None:
             with signals.postponed():
-                if recorder.journal.lost:
-                    code = UNREPORTED
-                    live.trouble.append(f"error: {recorder.journal.lost}")
-                    live.reports, live.before = recorder.journal.folder, None
-                    recorder.folder = RunFolder(recorder.journal.folder)
-                if live.nothing_ran and code == NOTHING_NEW:
-                    code = NOTHING_RAN
-                try:
-                    with writing(recorder.folder.path):
-                        trouble = report(recorder)
-                    live.added, failed = hooks.report_lines(live.config, recorder.folder.path)
-                    trouble += failed
-                except (StorageError, UsageError, FileNotFoundError) as error:  # the last two: it is gone
-                    # Where the journal is lost, that was said, and nothing is left to build reports of.
-                    trouble = [] if recorder.journal.lost else [messages.unreported(recorder.folder.path, error)]
-                    code = UNREPORTED if code in (NOTHING_NEW, NOTHING_RAN) else code
-                live.trouble += trouble
+                code = _end(run, live, code)
     return code
 
 
-def report(recorder: Recorder) -> list[str]:
-    """Builds the reports from everything that was journalled, and puts the run into the history.
+def _end(run: RunContext, live: Live, code: int) -> int:
+    """Build the reports, hand their lines to the terminal, and return the exit code."""
+    lost, folder = run.journal.lost, run.folder
+    if lost:
+        code, folder = UNREPORTED, RunFolder(run.journal.folder)
+        live.move(folder.path, f"error: {lost}")
+    if live.nothing_ran and code == NOTHING_NEW:
+        code = NOTHING_RAN
+    try:
+        with writing(folder.path):
+            lines = report(run, folder)
+        added, failed = hooks.report_lines(live.config, folder.path)
+        live.add_lines(added)
+        live.warn(*lines, *failed)
+    except (StorageError, UsageError, FileNotFoundError) as error:  # the last two: the folder is gone
+        # If the journal is lost, a line says so, and there is nothing to build reports of.
+        live.warn(*(() if lost else (messages.unreported(folder.path, error),)))
+        code = UNREPORTED if code in (NOTHING_NEW, NOTHING_RAN) else code
+    return code
 
-    Gives what the user should be told of that: reports that could not be written, what became of the history.
+
+def report(run: RunContext, folder: RunFolder) -> list[str]:
+    """Build the reports from the journal in `folder`, and add the run to the history.
+
+    Return lines for the user: reports that could not be written, and the state of the history.
     """
-    run = recorder.folder.path
-    if recorder.anonymous:
-        anonymity.keep(run)
-    trouble = [recorder.guard.trouble] if recorder.guard.trouble else []
-    record = build(run, partial(failure_text.again, recorder), trouble)
-    trouble += filter(None, [private(recorder.folder)])
+    if run.options.anonymise:
+        anonymity.keep(folder.path)
+    trouble = [run.guard.trouble] if run.guard.trouble else []
+    record = build(folder.path, partial(failure_text.again, run), trouble)
+    trouble += filter(None, [private(folder)])
     # The folder of a history that was renamed, or deleted, with the run is not made again.
-    lost = bool(recorder.journal.lost)
-    if recorder.history is None or not record.cells or (lost and not recorder.history.parent.is_dir()):
+    path, lost = run.options.history, bool(run.journal.lost)
+    if path is None or not record.cells or (lost and not path.parent.is_dir()):
         return trouble
     from pytest_hetgpu.store import history
     from pytest_hetgpu.store.run_summary import past
 
-    return [*trouble, *history.kept(recorder.history, past(record, run))]
+    return [*trouble, *history.kept(path, past(record, folder.path))]

@@ -17,10 +17,12 @@ EVERY = 1.0  # seconds
 
 
 class FolderWatch:
-    """Hooks of the watch, in each process that writes a journal; the one with the terminal (`speaks`) says it at once.
+    """Hooks of the watch, in each process that writes a journal. The one with the terminal (`speaks`) prints a line.
 
-    A cell is stopped as by SIGTERM, if OrderlyStop has that signal.
+    A cell is stopped as by SIGTERM, if GracefulShutdown handles that signal.
     """
+
+    NAME = "hetgpu-folder-watch"
 
     def __init__(self, config: Any, journal: Journal, *, speaks: bool) -> None:
         self._config = config

@@ -11,12 +11,13 @@ import pytest
 
 from pytest_hetgpu.cluster import facts_cache
 from pytest_hetgpu.cluster.cluster import Cluster, ClusterNode
-from pytest_hetgpu.cluster.facts_cache import EarlyLook, Surroundings, informed
+from pytest_hetgpu.cluster.facts_cache import EarlyLook, FactsCache
 from pytest_hetgpu.cluster.leases.hold import hold, wanted
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.extensions.runtimes.fake import FakeRuntime
 from pytest_hetgpu.model.facts import Environment, found
 from pytest_hetgpu.model.job import Command, Demand, Hardware, Job, Node, Stack
+from pytest_hetgpu.planning.prepare import with_facts
 
 STACK = Stack("openmpi-5", "Open MPI", "5.0.11", "/s", "/s/bin/mpirun", "/s/bin/python")
 
@@ -53,7 +54,7 @@ def test_processes_of_one_machine_are_looked_at_once(tmp_path: Path, monkeypatch
         return told(ucx="1.18.1")
 
     monkeypatch.setattr(facts_cache, "collect", collect)
-    around = Surroundings(tmp_path)
+    around = FactsCache(tmp_path)
     seen = around.of(cluster(Looked()))
     around.of(cluster(Looked(), "other"))
     assert len(looks) == 1
@@ -62,7 +63,7 @@ def test_processes_of_one_machine_are_looked_at_once(tmp_path: Path, monkeypatch
 
 
 def test_without_testinfra_nothing_is_known_and_nothing_is_kept(tmp_path: Path) -> None:
-    assert Surroundings(tmp_path).of(cluster(Looked(missing=True))) == {0: Environment(), 1: Environment()}
+    assert FactsCache(tmp_path).of(cluster(Looked(missing=True))) == {0: Environment(), 1: Environment()}
     assert list(tmp_path.iterdir()) == []
 
 
@@ -78,7 +79,7 @@ def test_without_testinfra_nothing_is_known_and_nothing_is_kept(tmp_path: Path) 
 def test_expectations_may_ask_for_what_all_nodes_share(
     nodes: tuple[Environment, ...], facts: Mapping[str, str | None], capabilities: set[str]
 ) -> None:
-    demand = informed(cluster(Looked()).job, dict(enumerate(nodes))).demand
+    demand = with_facts(cluster(Looked()).job, dict(enumerate(nodes))).demand
     assert {name: demand.facts.get(name) for name in facts} == facts
     assert demand.capabilities == capabilities
 
@@ -94,7 +95,7 @@ def test_an_early_look_is_taken_for_the_first_cells_nodes(tmp_path: Path, monkey
     monkeypatch.setattr(facts_cache, "collect", collect)
     two = cluster(Looked())
     early = EarlyLook(two.nodes[0], two.job)
-    seen = Surroundings(tmp_path, early).of(two)
+    seen = FactsCache(tmp_path, early).of(two)
     assert len(looks) == 1
     assert seen[0].text("ucx") == "1.18.1"
 
@@ -114,7 +115,7 @@ def test_an_early_look_disturbs_nobody_who_holds_the_host(tmp_path: Path, monkey
         held.append("taken")
         yield
 
-    seen = Surroundings(tmp_path, early).of(two, lease, lambda: loaded.append("loaded"))
+    seen = FactsCache(tmp_path, early).of(two, lease, lambda: loaded.append("loaded"))
     assert seen[0].text("ucx") == "1.18.1"
     assert held == ["taken"]
     assert loaded
@@ -122,7 +123,7 @@ def test_an_early_look_disturbs_nobody_who_holds_the_host(tmp_path: Path, monkey
 
 def test_nodes_that_were_looked_at_need_no_lease(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(facts_cache, "collect", lambda *_: told(ucx="1.18.1"))
-    around = Surroundings(tmp_path)
+    around = FactsCache(tmp_path)
     around.of(cluster(Looked()))
 
     def lease() -> AbstractContextManager[object]:

@@ -17,7 +17,7 @@ MAY_BE_RETRIED = (*ENVIRONMENT, Kind.TRANSPORT_UNAVAILABLE, Kind.TIMEOUT)
 
 _TESTED = frozenset((Kind.CRASH, Kind.WRONG_RESULT, Kind.OUT_OF_MEMORY, Kind.GPU_ARCH_MISMATCH, Kind.MISSING_LIBRARY))
 
-_SPOILING = frozenset(
+_TAINTING = frozenset(
     (
         *(Kind.CRASH, Kind.HANG, Kind.TIMEOUT, Kind.OUT_OF_MEMORY, Kind.UNKNOWN),
         # Nodes that lost each other (a cable, an sshd that died) would fail every further cell in the same way.
@@ -32,6 +32,9 @@ class Retries:
 
     most: int = 0
     kinds: tuple[Kind, ...] = ENVIRONMENT
+
+
+NO_RETRIES = Retries()
 
 
 def may_be_retried(outcome: Outcome, kinds: Collection[Kind] = MAY_BE_RETRIED) -> bool:
@@ -78,6 +81,6 @@ def attempt_of(outcome: Outcome, log: str) -> Attempt:
     return Attempt(outcome.kind, key, outcome.why, log, outcome.seconds)
 
 
-def spoils(outcome: Outcome, result: RunResult) -> bool:
-    """Whether a job's nodes may hold what the next one should not meet, or be out of each other's reach."""
-    return bool(outcome.kind in _SPOILING or result.lost or result.survivors or result.unplugged)
+def taints(outcome: Outcome, result: RunResult) -> bool:
+    """Return whether a job may have left something on its nodes, or the nodes may not reach each other."""
+    return bool(outcome.kind in _TAINTING or result.lost or result.survivors or result.unplugged)

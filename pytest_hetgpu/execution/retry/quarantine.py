@@ -1,4 +1,4 @@
-"""Which nodes are given up for the rest of a run, from what jobs told of them. Pure."""
+"""Quarantine: nodes that a run stops using, decided from the failures of its jobs. Pure."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from pytest_hetgpu.model.verdict import Kind
 from pytest_hetgpu.store.events import Health
 
 LIMIT = 2
-"""Times in a row that a node cannot be made ready before it is given up."""
+"""Failures in a row to provision a node before it is quarantined."""
 
 IN_QUARANTINE = " is in quarantine: "
-"""Stands in the reason why a cell was not run between a node and what is the matter with it."""
+"""Separates the node and its failure in the reason why a cell was not run."""
 
 _NOT_UP = (Kind.LAUNCH_FAILURE, Kind.NETWORK_FAILURE)
 
@@ -91,7 +91,7 @@ def quarantined(seen: Iterable[Health], limit: int = LIMIT) -> dict[str, str]:
     companies, while jobs without it do: one company alone may be what does not work.
     """
     records: dict[str, _Record] = {}
-    given_up: dict[str, str] = {}
+    found: dict[str, str] = {}
     up: list[frozenset[str]] = []
     for health in seen:
         company = frozenset(health.nodes)
@@ -100,10 +100,10 @@ def quarantined(seen: Iterable[Health], limit: int = LIMIT) -> dict[str, str]:
         for node in health.nodes:
             record = records.setdefault(node, _Record())
             _count(record, health, node, company)
-            if node not in given_up:
+            if node not in found:
                 why = _why(record, health, node, limit, elsewhere=any(node not in others for others in up))
-                given_up.update({node: f"{why} (cell {health.scenario})"} if why else {})
-    return given_up
+                found.update({node: f"{why} (cell {health.scenario})"} if why else {})
+    return found
 
 
 def _count(record: _Record, health: Health, node: str, company: frozenset[str]) -> None:
@@ -134,6 +134,6 @@ def _times(count: int) -> str:
     return f"{count} times in a row" if count > 1 else "once"
 
 
-def told(given_up: Mapping[str, str]) -> list[str]:
-    """A line a node, for people."""
-    return [f"{node}{IN_QUARANTINE}{why}" for node, why in given_up.items()]
+def describe(found: Mapping[str, str]) -> list[str]:
+    """Return one line per quarantined node."""
+    return [f"{node}{IN_QUARANTINE}{why}" for node, why in found.items()]

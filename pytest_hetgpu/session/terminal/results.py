@@ -40,15 +40,20 @@ _METRIC = re.compile(r"(\w+)\[(\d+),(\w+)(,in)?\]")
 
 
 class Live:
-    """Hooks of the terminal's side, in the process that has the terminal. `reports` is the run's folder.
+    """Hooks of the process that has the terminal: a line per cell, and the summary.
 
-    `trouble` are lines for the end, about what happened when the reports were written; `added` are those of
-    `pytest_hetgpu_report`; `resumed` says what this session
-    takes up; `before` is what the run is held against there: a side of a comparison, or the history that has the run
-    before.
+    `reports` is the folder of the run. The summary compares the run with `before`: a side of a comparison, or the
+    history that has the run before. `resumed` is a line about the resumed run, `trouble` are warnings for the end.
     """
 
-    def __init__(self, config: Any, cells: Sequence[Scenario], reports: Path, resumed: str = "") -> None:
+    def __init__(
+        self,
+        config: Any,
+        cells: Sequence[Scenario],
+        reports: Path,
+        before: Side | Path | None = None,
+        resumed: str = "",
+    ) -> None:
         self.config = config
         self.cells = {(cell.matrix, cell.label): cell for cell in cells}
         self.reports = reports
@@ -56,14 +61,27 @@ class Live:
         self.trouble: list[str] = []
         self.added: list[str] = []
         self.resumed = [resumed] if resumed else []
-        self.before: Side | Path | None = None
+        self.before = before
         self.others = 0
         self.started = False
         self.width = min(60, max((len(cell.label) for cell in cells), default=0))
 
+    def warn(self, *lines: str) -> None:
+        """Add warnings to the summary."""
+        self.trouble += lines
+
+    def add_lines(self, lines: Iterable[str]) -> None:
+        """Add lines of `pytest_hetgpu_report` to the summary."""
+        self.added += lines
+
+    def move(self, reports: Path, why: str) -> None:
+        """Take over the new place of a run folder that was moved or deleted. There is nothing to compare with."""
+        self.reports, self.before = reports, None
+        self.warn(why)
+
     @property
     def nothing_ran(self) -> bool:
-        """Whether cells came up and none of them, nor any other test, could be run."""
+        """Whether there were cells and neither one of them nor any other test was run."""
         return bool(self.seen) and not self.others and all(p.verdict is Verdict.NOT_RUN for p in self.seen.values())
 
     def pytest_report_header(self) -> list[str]:

@@ -99,7 +99,7 @@ def watch(config: Any, mode: str, live: Live, run: Path) -> None:
     except (OSError, ValueError):
         output, terminal = None, False
     if not terminal and mode == ON:
-        live.trouble.append(NO_TERMINAL)
+        live.warn(NO_TERMINAL)
     if output is None:
         return
     if terminal and (mode == ON or _free(config)):

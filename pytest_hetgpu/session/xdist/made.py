@@ -28,7 +28,7 @@ def scheduler(
     """
     bound = nodes_of(suite.documents, suite.inventory)
     made = partial(tasks, cells=cells, nodes=bound, seconds=_seconds(history))
-    given_up = _now_and_then(health.given_up)
+    given_up = _now_and_then(health.quarantined)
     return lambda config, log: HostScheduling(config, log, made, given_up)
 
 

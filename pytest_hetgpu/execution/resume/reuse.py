@@ -10,7 +10,7 @@ from pytest_hetgpu.model.verdict import Verdict
 from pytest_hetgpu.store.cells import CellRecord, RunRecord, State
 from pytest_hetgpu.store.disk_errors import JUDGE as STORAGE
 
-Kept = Mapping[tuple[str, str], CellRecord]
+Reusable = Mapping[tuple[str, str], CellRecord]
 """Cells by matrix and id."""
 _CUT = "cut short by "
 _WHY = {
@@ -22,16 +22,16 @@ _WHY = {
 }
 
 
-def kept(record: RunRecord) -> Kept:
+def reusable(record: RunRecord) -> Reusable:
     """The cells with a verdict that stands: not those that something cut short, nor those not run."""
     return {(cell.matrix, cell.scenario): cell for cell in record.cells if not _again(cell)}
 
 
-def told(run: str, cells: Iterable[Scenario], record: RunRecord) -> str:
+def describe(run: str, cells: Iterable[Scenario], record: RunRecord) -> str:
     """`resumed RUN: 3 of 5 cells are kept, 2 to run (1 was in flight)`: of these cells, as far as not excluded."""
     wanted = [cell for cell in cells if not cell.excluded]
     there = {(cell.matrix, cell.scenario): cell for cell in record.cells}
-    standing = kept(record)
+    standing = reusable(record)
     missing = [cell for cell in wanted if (cell.matrix, cell.id) not in standing]
     found = Counter(_again(there[cell.matrix, cell.id]) for cell in missing if (cell.matrix, cell.id) in there)
     said = f"resumed {run}: {len(wanted) - len(missing)} of {len(wanted)} cells are kept, "

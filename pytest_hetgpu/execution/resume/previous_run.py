@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_hetgpu.errors import UsageError
-from pytest_hetgpu.execution.resume.basis import differences
-from pytest_hetgpu.execution.resume.kept import Kept, kept
+from pytest_hetgpu.execution.resume.fingerprint import differences
+from pytest_hetgpu.execution.resume.reuse import Reusable, reusable
 from pytest_hetgpu.model.messages import known
 from pytest_hetgpu.store import writer_lock
 from pytest_hetgpu.store.cells import RunRecord, read_run
@@ -22,19 +22,19 @@ _PATIENCE = 20.0  # seconds in which workers whose controller was killed end by 
 
 
 @dataclass(frozen=True)
-class Earlier:
+class PreviousRun:
     """A run up to now, and its journal, which this process has for itself and writes the next part to."""
 
     journal: Journal
     record: RunRecord
 
     @property
-    def kept(self) -> Kept:
+    def reusable(self) -> Reusable:
         """What of it stands."""
-        return kept(self.record)
+        return reusable(self.record)
 
 
-def find(name: str, reports: Path, here: Path) -> Path:
+def find_run(name: str, reports: Path, here: Path) -> Path:
     """The folder of the run that the user calls `name`: `latest`, a folder, or an id in `reports`. UsageError."""
     places = (_latest(reports),) if name == LATEST else (here / name, reports / name)
     for place in places:
@@ -53,7 +53,7 @@ def find(name: str, reports: Path, here: Path) -> Path:
     raise UsageError(f"no run {name!r} to resume: neither a run's folder here nor in {reports} {known(name, runs)}")
 
 
-def take_up(folder: Path, basis: Mapping[str, str]) -> Earlier:
+def resume(folder: Path, basis: Mapping[str, str]) -> PreviousRun:
     """The run in `folder`, ready for its next part. Nothing is written yet.
 
     UsageError where it still runs, cannot be read or written to, or does not rest on `basis`, and what differs.
@@ -68,12 +68,12 @@ def take_up(folder: Path, basis: Mapping[str, str]) -> Earlier:
         journal.close()
         raise
     journal.part = record.part + 1
-    return Earlier(journal, record)
+    return PreviousRun(journal, record)
 
 
-def kept_before(folder: Path, part: int) -> Kept:
+def reusable_before(folder: Path, part: int) -> Reusable:
     """What of a run is kept in that part of it: the same for all its workers."""
-    return kept(read_run(folder, before=part)) if part else {}
+    return reusable(read_run(folder, before=part)) if part else {}
 
 
 def _check(folder: Path, record: RunRecord, basis: Mapping[str, str]) -> None:

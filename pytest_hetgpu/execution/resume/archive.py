@@ -7,7 +7,7 @@ from pytest_hetgpu.store.folder import RunFolder
 NAME = "part-"
 
 
-def put_aside(folder: RunFolder, label: str, part: int) -> None:
+def archive(folder: RunFolder, label: str, part: int) -> None:
     """Moves all that lies in a cell's folder into `part-N` below it, N the part before this one. Raises OSError."""
     folder.put_aside(label, f"{NAME}{part - 1}")
     here = folder.scenario(label)

@@ -31,7 +31,9 @@ _DIGEST = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
 _NOTHING = "not there"
 
 
-def of(suite: Suite, tests: Iterable[str], options: Mapping[str, str], environ: Mapping[str, str]) -> Mapping[str, str]:
+def compute(
+    suite: Suite, tests: Iterable[str], options: Mapping[str, str], environ: Mapping[str, str]
+) -> Mapping[str, str]:
     """What a run rests on: versions, files, images, stacks, the `options` that count, and variables; redacted.
 
     `tests` are files or folders of scenarios that were named; of a folder only the name counts.
