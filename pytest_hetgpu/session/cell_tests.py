@@ -142,7 +142,7 @@ class CellTests:
 
     @contextmanager
     def _recording(self, item: pytest.Item, scenario: Scenario) -> Iterator[None]:
-        """While inside, a disk that takes nothing, or a lost run folder, ends this cell and the session."""
+        """End this cell and the session if the disk takes nothing, or the run folder is lost, while inside."""
         run = self.runner.context
         watch: Any = self.config.pluginmanager.get_plugin(FolderWatch.NAME)
         try:

@@ -18,14 +18,14 @@ from pytest_hetgpu.store.rescue import FolderLost
 
 if TYPE_CHECKING:
     from pytest_hetgpu.execution.context import RunContext
-    from pytest_hetgpu.session.terminal.results import Live
+    from pytest_hetgpu.session.terminal.results import TerminalReporter
 
 NOTHING_NEW = 0
 UNREPORTED = 3
 NOTHING_RAN = 10
 
 
-def end(run: RunContext, live: Live | None, code: int) -> int:
+def end(run: RunContext, live: TerminalReporter | None, code: int) -> int:
     """End a session, whose exit code is `code` so far, and return its exit code.
 
     The process with the terminal has a `live` reporter, and builds the reports even after a KeyboardInterrupt. A
@@ -37,12 +37,12 @@ def end(run: RunContext, live: Live | None, code: int) -> int:
         run.close()
     finally:
         if live is not None:
-            with signals.postponed():
+            with signals.deferred():
                 code = _end(run, live, code)
     return code
 
 
-def _end(run: RunContext, live: Live, code: int) -> int:
+def _end(run: RunContext, live: TerminalReporter, code: int) -> int:
     """Build the reports, hand their lines to the terminal, and return the exit code."""
     lost, folder = run.journal.lost, run.folder
     if lost:

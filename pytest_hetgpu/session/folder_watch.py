@@ -1,4 +1,4 @@
-"""A look every second whether the run's folder is where it was: one that is gone stops the cell in flight at once."""
+"""A check every second that the run's folder is in its place. If it is lost, the running cell is stopped at once."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class FolderWatch:
 
     @contextmanager
     def present(self) -> Iterator[None]:
-        """As `rescue.present`. A folder that is lost while something inside waits interrupts that."""
+        """Check as `rescue.present`. A folder that is lost while something inside waits interrupts the wait."""
         with present(self._journal.check):
             self._in_cell = threading.current_thread() is threading.main_thread()
             try:
@@ -80,7 +80,7 @@ class FolderWatch:
 
 
 def _uncaptured() -> int | None:
-    """A descriptor of standard output that pytest does not capture."""
+    """Return a descriptor of standard output that pytest does not capture."""
     try:
         return os.dup(sys.stdout.fileno())
     except (OSError, ValueError):

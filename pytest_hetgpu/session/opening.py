@@ -112,14 +112,14 @@ def _typed(config: pytest.Config, settings: Settings) -> tuple[str, ...]:
 
 def _show(config: pytest.Config, settings: Settings, cells: Sequence[Scenario], opened: OpenedRun) -> None:
     """Register the plugins that show the run in the terminal."""
-    from pytest_hetgpu.session.terminal.results import Live
+    from pytest_hetgpu.session.terminal.results import TerminalReporter
 
     run = opened.runner.context
     before = run.options.baseline.side if run.options.baseline else run.options.history
-    live = Live(config, cells, run.folder.path, before, opened.resumed)
+    live = TerminalReporter(config, cells, run.folder.path, before, opened.resumed)
     live.warn(*opened.remarks)
     config.pluginmanager.register(live, "hetgpu-live")
     if settings.live != OFF:
-        from pytest_hetgpu.session.terminal.watching import watch
+        from pytest_hetgpu.session.terminal.live_view import watch
 
         watch(config, settings.live, live, run.folder.path)

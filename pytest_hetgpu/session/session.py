@@ -14,7 +14,7 @@ from pytest_hetgpu.reporting import messages
 from pytest_hetgpu.session import hooks, signals
 from pytest_hetgpu.session.cell_tests import CellTests
 from pytest_hetgpu.session.finish import end
-from pytest_hetgpu.session.interrupted_cells import InFlight
+from pytest_hetgpu.session.interrupted_cells import InterruptedCells
 from pytest_hetgpu.session.marks import cell_of
 from pytest_hetgpu.session.settings import Settings
 from pytest_hetgpu.store.redaction.redact import redact
@@ -32,7 +32,7 @@ class Session:
         self.settings = settings
         self.suite = suite
         self.tests = tests
-        self.stop = signals.OrderlyStop()
+        self.stop = signals.GracefulShutdown()
 
     @property
     def context(self) -> RunContext | None:
@@ -59,7 +59,7 @@ class Session:
         run = self.context
         if run is None or config.getoption("dist") != "load":
             return None
-        from pytest_hetgpu.session.xdist.made import scheduler
+        from pytest_hetgpu.session.xdist.factory import scheduler
 
         return scheduler(self.suite, self.tests.cells, run.options.history, run.health)(config, log)
 
@@ -67,14 +67,14 @@ class Session:
         if self.context is not None:
             self.stop.install()
             if not self.is_worker:
-                self.config.pluginmanager.register(InFlight(self.config, self.stop.outlets), "hetgpu-in-flight")
+                self.config.pluginmanager.register(InterruptedCells(self.config, self.stop.streams), "hetgpu-in-flight")
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_keyboard_interrupt(self) -> None:
-        self.stop.outlets.leave_dead()
+        self.stop.streams.detach_broken()
         run = self.context
         if run is not None and not self.is_worker:
-            signals.pass_on(run.journal)
+            signals.forward(run.journal)
             terminal = self.config.pluginmanager.get_plugin("terminalreporter")
             if terminal is not None and self.config.pluginmanager.has_plugin("dsession"):
                 from pytest_hetgpu.session.xdist.stopped_workers import keep_awake

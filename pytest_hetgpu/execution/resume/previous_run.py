@@ -1,4 +1,4 @@
-"""The run that is taken up again: found, nobody else's, readable, and resting on what it rested on."""
+"""The run to resume: find it, lock it, read it, and compare its inputs."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ _PATIENCE = 20.0  # seconds in which workers whose controller was killed end by 
 
 @dataclass(frozen=True)
 class PreviousRun:
-    """A run up to now, and its journal, which this process has for itself and writes the next part to."""
+    """A run so far, with its journal, which only this process may write to."""
 
     journal: Journal
     record: RunRecord
 
     @property
     def reusable(self) -> Reusable:
-        """What of it stands."""
+        """The cells that are not run again."""
         return reusable(self.record)
 
 
 def find_run(name: str, reports: Path, here: Path) -> Path:
-    """The folder of the run that the user calls `name`: `latest`, a folder, or an id in `reports`. UsageError."""
+    """Return the folder of the run `name`: `latest`, a folder, or an id in `reports`. Raise UsageError."""
     places = (_latest(reports),) if name == LATEST else (here / name, reports / name)
     for place in places:
         with suppress(OSError, ValueError):
@@ -54,9 +54,9 @@ def find_run(name: str, reports: Path, here: Path) -> Path:
 
 
 def resume(folder: Path, basis: Mapping[str, str]) -> PreviousRun:
-    """The run in `folder`, ready for its next part. Nothing is written yet.
+    """Return the run in `folder`, ready for its next part. Nothing is written yet.
 
-    UsageError where it still runs, cannot be read or written to, or does not rest on `basis`, and what differs.
+    Raise UsageError if it is running, cannot be read or written, or has inputs other than `basis`.
     """
     journal = Journal(folder, MAIN, sole=True)
     try:
@@ -72,7 +72,7 @@ def resume(folder: Path, basis: Mapping[str, str]) -> PreviousRun:
 
 
 def reusable_before(folder: Path, part: int) -> Reusable:
-    """What of a run is kept in that part of it: the same for all its workers."""
+    """Return the cells that are not run again in that part of a run: the same for all its workers."""
     return reusable(read_run(folder, before=part)) if part else {}
 
 

@@ -1,4 +1,4 @@
-"""Which cells of an earlier part are kept as they were judged, and which are run (again). Pure."""
+"""The cells of an earlier part that keep their verdict, and the cells that run again. Pure."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _WHY = {
 
 
 def reusable(record: RunRecord) -> Reusable:
-    """The cells with a verdict that stands: not those that something cut short, nor those not run."""
+    """Return the cells with a final verdict: they were neither interrupted nor skipped."""
     return {(cell.matrix, cell.scenario): cell for cell in record.cells if not _again(cell)}
 
 
 def describe(run: str, cells: Iterable[Scenario], record: RunRecord) -> str:
-    """`resumed RUN: 3 of 5 cells are kept, 2 to run (1 was in flight)`: of these cells, as far as not excluded."""
+    """Return `resumed RUN: 3 of 5 cells are kept, 2 to run (1 was in flight)`, without excluded cells."""
     wanted = [cell for cell in cells if not cell.excluded]
     there = {(cell.matrix, cell.scenario): cell for cell in record.cells}
     standing = reusable(record)
@@ -42,14 +42,14 @@ def describe(run: str, cells: Iterable[Scenario], record: RunRecord) -> str:
 
 
 def remarks(record: RunRecord) -> Iterator[str]:
-    """What is to be said of the earlier part besides."""
+    """Yield further lines about the earlier part."""
     damaged = record.unread.get("damaged", 0)
     if damaged:
         yield f"{damaged} line{'s' * (damaged > 1)} of its journal could not be read: what only they tell is run again"
 
 
 def _again(cell: CellRecord) -> str:
-    """Why a cell is run again; "" where it is not."""
+    """Return why a cell runs again, or ""."""
     if cell.state in (State.STARTED, State.FINISHED):
         return "flight"
     if cell.state is State.SKIPPED or cell.outcome.verdict is Verdict.NOT_RUN:
@@ -58,7 +58,7 @@ def _again(cell: CellRecord) -> str:
 
 
 def _of_verdict(cell: CellRecord) -> str:
-    """Why a verdict does not stand; "" where it does."""
+    """Return why a verdict is not final, or ""."""
     if any(one.judge == STORAGE for one in cell.outcome.findings):
         return "storage"
     if cell.result is not None and cell.result.spent:

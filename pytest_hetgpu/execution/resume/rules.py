@@ -1,4 +1,4 @@
-"""Which options a resumed run must have as it had them. Whoever adds an option says it here."""
+"""The options that a resumed run must repeat. A new option needs an entry here."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 
 class Rule(str, enum.Enum):
-    """What an option of a resumed run may be: the `SAME` as before, files that hold the `SAME_CONTENT`, or `FREE`."""
+    """The rule for an option of a resumed run: the `SAME` value, files with the `SAME_CONTENT`, or `FREE`."""
 
     SAME = "the same value"
     SAME_CONTENT = "files that hold the same"

@@ -48,7 +48,7 @@ class EngineRestarts:
         return ""
 
     def make(self, job: Job, make: Callable[[], T], reset: Callable[[], None]) -> T:
-        """Return the result of `make`. Call it again if an engine went away meanwhile; raise NotHere if it stays away.
+        """Return the result of `make`. Call it again if an engine was lost; raise NotHere if it stays away.
 
         `reset` is called before `make` is called again: the absence of an engine is no failure of a node.
         """
@@ -92,7 +92,7 @@ WAITS = "waits for the container engine at "
 
 
 def _services(job: Job) -> tuple[Service, ...]:
-    """What makes the nodes of a job and may be restarted; nothing for a job whose nodes are processes of this one's."""
+    """Return the services that make the nodes of a job and may restart; none for processes of this machine."""
     found: list[Service] = []
     for kind in dict.fromkeys(node.hardware.runtime for node in job.everybody if job.joined):
         nodes = [node for node in job.everybody if node.hardware.runtime == kind]
@@ -101,13 +101,13 @@ def _services(job: Job) -> tuple[Service, ...]:
 
 
 def _broke(services: Sequence[Service], before: Sequence[int]) -> bool:
-    """Whether one of them, which had answered, went away since its breaks were counted, or does not answer now."""
+    """Return whether a service that had answered was lost since its breaks were counted, or does not answer now."""
     pairs = zip(services, before, strict=True)
     return any(one.met and (one.breaks != count or not one.answers(10 * _PING)) for one, count in pairs)
 
 
 def _limit() -> float:
-    """Seconds that an engine is waited for."""
+    """Return the seconds to wait for an engine."""
     try:
         return max(0.0, float(os.environ.get(TIMEOUT_VARIABLE, USUAL_TIMEOUT)))
     except ValueError:

@@ -24,7 +24,7 @@ _NOT_UP = (Kind.LAUNCH_FAILURE, Kind.NETWORK_FAILURE)
 
 @dataclass
 class _Record:
-    """A node's failures in a row: not to be made ready, lost, and jobs that did not start, for a reason unknown."""
+    """A node's failures in a row: provisioning, loss, and jobs that did not start for an unknown reason."""
 
     unready: int = 0
     lost: int = 0
@@ -33,32 +33,32 @@ class _Record:
 
 
 def named(kind: str, host: str) -> str:
-    """`g4ad on 10.0.0.5`: a kind of hardware on a host."""
+    """Return the name of a node in a quarantine: `g4ad on 10.0.0.5`, a kind of hardware on a host."""
     return f"{kind} on {host}"
 
 
 def name_of(node: Node) -> str:
-    """As `named`, of a node."""
+    """Return that name of a node."""
     return named(node.hardware.name, node.host)
 
 
 def names(job: Job) -> tuple[str, ...]:
-    """As `named`, of the nodes of a job that can be given up, each once: a scheduler gives others the next time."""
+    """Return those names of a job's nodes, each once, without nodes of a scheduler, which may allocate others."""
     mine = (node for node in job.everybody if not runtime_of(node.hardware.runtime).schedules)
     return tuple(dict.fromkeys(map(name_of, mine)))
 
 
 def of_error(job: Job, blamed: str, why: str) -> Health:
-    """What a job's nodes have shown that could not be made ready; `blamed` is the name of the one at fault."""
+    """Return the health of nodes that could not be provisioned; `blamed` is the name of the one at fault."""
     found = [node for node in job.everybody if blamed == node.name or blamed.startswith(f"{node.name} (")]
     failed = {name_of(node): why for node in found}
     return _health(job, failed, why, came_up=False, ready=False)
 
 
 def of_run(job: Job, outcome: Outcome, result: RunResult) -> Health:
-    """What a run has shown of its nodes: who was lost, whom its failure names, or that it did not come up at all.
+    """Return the health of nodes after a run: lost, named by its failure, or not started at all.
 
-    Nodes whose container engine went away have shown nothing.
+    Nodes whose container engine was lost have shown nothing.
     """
     failed = {}
     started = bool(outcome.stack)
@@ -77,18 +77,18 @@ def of_run(job: Job, outcome: Outcome, result: RunResult) -> Health:
 
 
 def _health(job: Job, failed: Mapping[str, str], why: str, *, came_up: bool, ready: bool = True) -> Health:
-    """Where a node is known to have `failed` the others are not suspect, also if it is none that can be given up."""
+    """Return the event. If a node is known to have `failed`, the others are not suspect."""
     nodes = names(job)
     blamed = {name: failed[name] for name in failed if name in nodes}
     return Health(job.matrix, job.scenario, nodes, came_up, blamed, "" if failed else why, ready=ready)
 
 
 def quarantined(seen: Iterable[Health], limit: int = LIMIT) -> dict[str, str]:
-    """The nodes that are given up, each with the reason, in the order in which they were.
+    """Return the quarantined nodes in order, each with the reason.
 
-    A node is given up that could not be made ready `limit` times in a row, or was lost (or named by failures to start)
-    once more often than that. So is one with which jobs did not start as often, at least in two different
-    companies, while jobs without it do: one company alone may be what does not work.
+    A node is quarantined after `limit` failures in a row to provision it, or after one more if it was lost or named by
+    failures to start. So is a node with which as many jobs did not start, in at least two different sets of nodes,
+    while jobs without it do: one set alone may be at fault.
     """
     records: dict[str, _Record] = {}
     found: dict[str, str] = {}

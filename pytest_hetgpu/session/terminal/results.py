@@ -1,4 +1,4 @@
-"""What the terminal shows of cells: a line as each ends, and a table with the place of the reports at the end."""
+"""The results in the terminal: a line per finished cell, a table at the end, and the path of the reports."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _LEFT = ("index.html", "summary.md", "junit.xml", "journal/", "scenarios/")
 _METRIC = re.compile(r"(\w+)\[(\d+),(\w+)(,in)?\]")
 
 
-class Live:
+class TerminalReporter:
     """Hooks of the process that has the terminal: a line per cell, and the summary.
 
     `reports` is the folder of the run. The summary compares the run with `before`: a side of a comparison, or the
@@ -85,11 +85,11 @@ class Live:
         return bool(self.seen) and not self.others and all(p.verdict is Verdict.NOT_RUN for p in self.seen.values())
 
     def pytest_report_header(self) -> list[str]:
-        """What is taken up again."""
+        """Return the line about the resumed run."""
         return self.resumed
 
     def pytest_report_teststatus(self, report: Any, config: Any) -> tuple[str, str, Any] | None:
-        """Leaves the line to `pytest_runtest_logreport`, but for -v (its word is our line) and -q (plain letters)."""
+        """Leave the line to `pytest_runtest_logreport`, except with -v (our line is the word) and -q (letters)."""
         pairs = cell_pairs(report)
         verbosity = config.get_verbosity()
         if pairs is None or verbosity < 0 or report.when == "teardown":
@@ -109,7 +109,7 @@ class Live:
                 self.show(report, pairs)
 
     def show(self, report: Any, pairs: CellPairs) -> None:
-        """Prints the line of a cell that ended."""
+        """Print the line of a finished cell."""
         terminal = self.config.pluginmanager.get_plugin("terminalreporter")
         if terminal is None:
             return
@@ -121,12 +121,12 @@ class Live:
         terminal.currentfspath = self.config.rootpath / report.nodeid.split("::")[0]
 
     def line(self, pairs: CellPairs) -> str:
-        """`ok       two-ranks-ob1-tcp-allreduce   0.9 s  busbw 1.32 GB/s at 4M float32`."""
+        """Return `ok       two-ranks-ob1-tcp-allreduce   0.9 s  busbw 1.32 GB/s at 4M float32`."""
         told = f"{said(pairs)}{'  (kept)' * bool(pairs.kept)}"
         return f"{verdict(pairs):8} {pairs.scenario:{self.width}} {told}"
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """The final table and where the reports are."""
+        """Print the table, the warnings, the changes and the path of the reports."""
         writer = terminalreporter
         if not (self.seen or self.trouble or self.added or self.resumed):
             return
@@ -152,18 +152,18 @@ class Live:
             writer.write_line(f"reports: {shown(self.reports)}{f'  ({there})' if there else ''}")
 
     def news(self) -> Iterator[tuple[str, dict[str, bool]]]:
-        """What is not as expected, and not as it was; with -q only what is not as expected."""
-        from pytest_hetgpu.session.terminal import news
+        """Yield unexpected outcomes and changes since the run before; with -q only unexpected outcomes."""
+        from pytest_hetgpu.session.terminal import changes
 
-        yield from news.unexpected(self.seen.values())
+        yield from changes.unexpected(self.seen.values())
         side = self.side() if self.seen and self.config.get_verbosity() >= 0 else None
         if side:
             labels = {(cell.matrix, cell.id): cell.label for cell in self.cells.values()}
             now = {(key[0], cell.id): was(cell, self.seen[key]) for key, cell in self.cells.items() if key in self.seen}
-            yield from news.since(side, now, labels)
+            yield from changes.since(side, now, labels)
 
     def side(self) -> Side | None:
-        """What the run is held against."""
+        """Return the side of the comparison that this run is compared with."""
         if not isinstance(self.before, Path):
             return self.before
         from pytest_hetgpu.analysis.compare.sides import Side
@@ -173,7 +173,7 @@ class Live:
         return Side(found.id, (found,)) if found else None
 
     def wires(self) -> Iterator[tuple[str, dict[str, bool]]]:
-        """What is known of the way between the nodes of each placement, or why nothing is."""
+        """Yield a line per placement about the bandwidth between its nodes, or about the reason why none is known."""
         known = {}
         for key, pairs in self.seen.items():
             if pairs.wire_told and key in self.cells:
@@ -185,17 +185,17 @@ class Live:
 
 
 def verdict(pairs: CellPairs) -> str:
-    """The word that a cell's line begins with."""
+    """Return the first word of a cell's line."""
     return "flaky" if pairs.flaky and pairs.verdict is Verdict.OK else pairs.verdict.value.replace("_", " ")
 
 
 def markup(pairs: CellPairs) -> Mapping[str, bool]:
-    """How that line is coloured."""
+    """Return the colour of that line."""
     return {"yellow": True} if verdict(pairs) == "flaky" else MARKUP[pairs.verdict]
 
 
 def flaky(seen: Iterable[CellPairs]) -> Iterator[str]:
-    """The cells that failed and then passed."""
+    """Yield the cells that failed and then passed."""
     found = [f"{pairs.scenario} {pairs.flaky}" for pairs in seen if pairs.flaky]
     yield from (f"flaky: {one}" for one in found[:MOST_FEARS])
     if len(found) > MOST_FEARS:
@@ -203,18 +203,18 @@ def flaky(seen: Iterable[CellPairs]) -> Iterator[str]:
 
 
 def unrun(seen: Iterable[CellPairs]) -> Iterator[str]:
-    """Cells that were not run though they could have been: nodes in quarantine, a run whose time was spent."""
+    """Yield cells that were not run because of a quarantine, or because the time of the run was over."""
     why = Counter(pairs.why for pairs in seen if pairs.verdict is Verdict.NOT_RUN and _UNRUN.search(pairs.why))
     yield from (f"{one} [{cells} cell{'s' * (cells > 1)} not run]" for one, cells in why.most_common(MOST_FEARS))
 
 
 def feared(seen: Iterable[CellPairs]) -> Iterator[str]:
-    """What preflight feared, each fear once, with the number of cells it is about."""
+    """Yield each warning of preflight once, with its number of cells."""
     return _counted("preflight", "preflight", (pairs.preflight for pairs in seen))
 
 
 def noted(seen: Iterable[CellPairs]) -> Iterator[str]:
-    """What is to be noted of cells though it decides nothing, likewise."""
+    """Yield each note about cells once, with its number of cells."""
     return _counted("note", "notes", (pairs.notes for pairs in seen))
 
 
@@ -227,18 +227,18 @@ def _counted(word: str, name: str, said: Iterable[str]) -> Iterator[str]:
 
 
 def record(cell: Scenario, pairs: CellPairs) -> CellRecord:
-    """A cell as the table wants it, from what its report said."""
+    """Return a cell for the table, from the properties of its report."""
     outcome = Outcome(pairs.kind, pairs.verdict, carried=pairs.carried)
     return CellRecord(cell.matrix, cell.id, cell.label, dict(zip(cell.axes, cell.values, strict=True)), outcome=outcome)
 
 
 def was(cell: Scenario, pairs: CellPairs) -> PastCell:
-    """A cell as a comparison wants it."""
+    """Return a cell for a comparison."""
     return PastCell(cell.matrix, cell.id, pairs.kind, pairs.verdict, signature=pairs.signature or "", why=pairs.why)
 
 
 def said(pairs: CellPairs) -> str:
-    """Seconds, then bandwidth or signature or reason."""
+    """Return seconds, then bandwidth or signature or reason."""
     if pairs.verdict is Verdict.NOT_RUN:
         return pairs.why
     detail = best(pairs) if pairs.kind.value == "passed" else ""
@@ -252,7 +252,7 @@ def said(pairs: CellPairs) -> str:
 
 
 def best(pairs: CellPairs) -> str:
-    """The highest bus bandwidth (of what has none, the highest of its first kind), the smallest message's latency."""
+    """Return the highest bus bandwidth, else the highest of the first kind, and the latency of the smallest message."""
     found = [
         (m[1], int(m[2]), m[3] + " in place" * bool(m[4]), value)
         for name, value in pairs.measurements.items()
@@ -275,12 +275,12 @@ def best(pairs: CellPairs) -> str:
 
 
 def cell_pairs(report: Any) -> CellPairs | None:
-    """What a report says of a cell, once there is an outcome."""
+    """Return the properties of a cell from its report; None without an outcome."""
     return from_pairs((str(name), value) for name, value in getattr(report, "user_properties", ()))
 
 
 def _category(report: Any) -> tuple[str, str]:
-    """pytest's own category and word."""
+    """Return pytest's own category and word."""
     if hasattr(report, "wasxfail"):
         return ("xfailed", "XFAIL") if report.skipped else ("xpassed", "XPASS")
     if report.failed and report.when == "setup":
