@@ -14,7 +14,6 @@ PACKAGE = ROOT / "pytest_hetgpu"
 
 #: Shared names that are still to be cleared, with the modules that share them. This set may only shrink.
 PENDING: dict[str, frozenset[str]] = {
-    "Cells": frozenset(["config.matrix.references", "session.terminal.running"]),
     "Choice": frozenset(["extensions.probes.rdma", "model.interfaces"]),
     "Claim": frozenset(["cluster.leases.claims", "config.inventory.sources"]),
     "Cluster": frozenset(["cluster.cluster", "extensions.runtimes._kubernetes.client"]),
@@ -24,11 +23,9 @@ PENDING: dict[str, frozenset[str]] = {
     "Host": frozenset(["cluster.cleanup.sweep", "config.inventory.inventory"]),
     "Keeper": frozenset(["cluster.leases.keeper", "extensions.runtimes._slurm.allocation"]),
     "Member": frozenset(["cluster.preflight.concern", "model.transport_classes"]),
-    "Moved": frozenset(["cluster.bandwidth.answers", "cluster.drift"]),
     "Refused": frozenset(["cluster.leases.claims", "extensions.runtimes._kubernetes.client"]),
-    "Rule": frozenset(["config.matrix.document", "execution.resume.rules", "store.redaction.rules"]),
+    "Rule": frozenset(["config.matrix.document", "store.redaction.rules"]),
     "Run": frozenset(["session.fixtures", "store.events"]),
-    "Seen": frozenset(["cluster.stack_dump", "extensions.probes.base"]),
     "State": frozenset(["model.facts", "store.cells"]),
     "Wish": frozenset(["cli.clean", "cli.compare"]),
     "_Kept": frozenset(["cluster.cleanup.guard", "extensions.runtimes.process.ledger"]),

@@ -1,4 +1,4 @@
-"""What is known of a cell's nodes before it runs: each is looked at once, kept with the run, held against the cell."""
+"""The facts of nodes: each node is inspected once per process, and its facts are kept with the run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_hetgpu.cluster.cluster import Cluster, ClusterNode, local
-from pytest_hetgpu.cluster.drift import moved
+from pytest_hetgpu.cluster.drift import drift_since_start
 from pytest_hetgpu.cluster.inspect import collect, look_for, ready
 from pytest_hetgpu.cluster.leases.hold import hold, wanted
 from pytest_hetgpu.cluster.preflight.concern import Concern
@@ -29,9 +29,9 @@ Hold = Callable[[], AbstractContextManager[object]]
 
 
 class EarlyLook:
-    """A look at a node that is this machine, begun before there is a run. `found` is empty if it could not be taken.
+    """An inspection of this machine that begins before there is a run. `found` is empty if it was not possible.
 
-    Whoever holds the host measures, and is not disturbed: then the node is looked at when its cell has the host.
+    It does not disturb another run that holds the host: then the node is inspected when its cell has the host.
     """
 
     def __init__(self, member: ClusterNode, job: Job) -> None:
@@ -48,13 +48,13 @@ class EarlyLook:
         self._thread.start()
 
     def result(self) -> Environment | None:
-        """What was found, once it was."""
+        """Wait for the end of the inspection, and return its result."""
         self._thread.join()
         return self.found
 
 
 def look_early(suite: Suite, cells: Iterable[Scenario]) -> EarlyLook | None:
-    """Begin to look at the node of the first cell that is to be run, if that is this machine and has what it needs."""
+    """Begin to inspect the node of the first cell, if that is this machine and has all that the cell needs."""
     first = next((cell for cell in cells if not cell.excluded), None)
     try:
         job = suite.job(first) if first else None
@@ -64,21 +64,21 @@ def look_early(suite: Suite, cells: Iterable[Scenario]) -> EarlyLook | None:
 
 
 class FactsCache:
-    """The nodes that one process has looked at; `run` is the run's folder, `early` a look that began before it."""
+    """The inspected nodes of one process. `run` is the run's folder, `early` an inspection that began before it."""
 
     def __init__(self, run: Path, early: EarlyLook | None = None) -> None:
         self.run = run
         self._early = early
         self._looked: dict[Key, Environment] = {}
         self._kept: set[str] = set()
-        self._moved: dict[str, tuple[Concern, ...]] = {}
+        self._drift: dict[str, tuple[Concern, ...]] = {}
 
-    def of(
+    def gather(
         self, cluster: Cluster, held: Hold = nullcontext, meanwhile: Callable[[], object] = bool
     ) -> dict[int, Environment]:
-        """What each node of a cluster was seen to be, by index; the first time also kept with the run.
+        """Return the environments of a cluster's nodes, by index. The first time, keep them with the run.
 
-        A node is looked at while its host is `held`, and `meanwhile` is called.
+        A node is inspected while its host is `held`; `meanwhile` is called at the same time.
         """
         unseen = {_key(member) for member in cluster.everybody if not member.environment} - self._looked.keys()
         if self._early and self._early.key in unseen:
@@ -96,15 +96,15 @@ class FactsCache:
             self._kept.add(name)
             placement = SeenPlacement(name, _named(cluster, seen))
             files.write(self.run, placement)
-            self._moved[name] = tuple(moved(self.run, placement))
+            self._drift[name] = tuple(drift_since_start(self.run, placement))
         return seen
 
-    def moved(self, cluster: Cluster) -> tuple[Concern, ...]:
-        """What is not as it was when the run began, of nodes that were looked at."""
-        return self._moved.get(_placement(cluster), ())
+    def drift(self, cluster: Cluster) -> tuple[Concern, ...]:
+        """Return the versions that have changed on inspected nodes since the first part of the run."""
+        return self._drift.get(_placement(cluster), ())
 
     def _look(self, member: ClusterNode, meanwhile: Callable[[], object]) -> None:
-        """A process of this machine has no agent: it is looked at directly, once for each MPI."""
+        """Inspect a process of this machine directly, as it has no agent; once per MPI."""
         key = _key(member)
         if member.environment or key in self._looked:
             return

@@ -158,7 +158,7 @@ def _sights(handles: Sequence[NodeHandle], environments: Sequence[Environment]) 
 
     def sight(handle: NodeHandle, seen: Environment) -> tuple[int, Sight]:
         others = tuple(host for host in hosts if host != handle.node.host)
-        return handle.node.index, network.of(handle.node, handle.member, seen, alone=not others, others=others)
+        return handle.node.index, network.discover(handle.node, handle.member, seen, alone=not others, others=others)
 
     with ThreadPoolExecutor(max_workers=min(32, len(handles))) as pool:
         return dict(pool.map(sight, handles, environments))

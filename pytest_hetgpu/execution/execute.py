@@ -79,7 +79,7 @@ def _run(cluster: Cluster, folder: RunFolder, options: RunOptions) -> RunResult:
     spent = options.budget.why if short and result.timed_out else ""
     result = _settled(cluster, replace(result, spent=spent, left_out=left_out), before)
     after = cluster.oom_kills()
-    killed = [oom_kills.told(node, count, after.get(node)) for node, count in kills_before.items()]
+    killed = [oom_kills.describe(node, count, after.get(node)) for node, count in kills_before.items()]
     _note(output, [line for line in killed if line])
     return result
 

@@ -65,7 +65,7 @@ def inspect(run: RunContext, cell: CellRun) -> CellRun:
     if run.options.preflight == "off":
         return cell
     hold, meanwhile = partial(held, cell.job, run.journal.waits), partial(run.meanwhile, cell.job)
-    environments = run.facts.of(cell.cluster, hold, meanwhile)
+    environments = run.facts.gather(cell.cluster, hold, meanwhile)
     cluster = cell.cluster.with_environments(environments)
     return cell.on(replace(cluster, job=with_facts(cell.job, environments)))
 
@@ -77,7 +77,7 @@ def preflight(run: RunContext, cell: CellRun) -> CellRun:
     from pytest_hetgpu.cluster.preflight.check import check
 
     found = check(cell.job, cell.cluster.environments)
-    return cell.on(replace(cell.cluster, concerns=(*found, *run.facts.moved(cell.cluster))))
+    return cell.on(replace(cell.cluster, concerns=(*found, *run.facts.drift(cell.cluster))))
 
 
 def launch(run: RunContext, cell: CellRun) -> CellRun:

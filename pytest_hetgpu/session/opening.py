@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_hetgpu.errors import HetgpuError
-from pytest_hetgpu.execution.resume.rules import RULES, Rule
+from pytest_hetgpu.execution.resume.rules import RULES, ResumeRule
 from pytest_hetgpu.extensions.package_data import packaged
 from pytest_hetgpu.planning.suite import Beside, Suite
 from pytest_hetgpu.session import hooks
@@ -94,7 +94,7 @@ def _invocation(config: pytest.Config, settings: Settings, suite: Suite) -> Invo
     from pytest_hetgpu.execution.resume import fingerprint
 
     arguments = [str(argument) for argument in config.invocation_params.args]
-    given = {one.flag: settings.told(one) for one in OPTIONS if RULES[one.name] is Rule.SAME}
+    given = {one.flag: settings.told(one) for one in OPTIONS if RULES[one.name] is ResumeRule.SAME}
     return Invocation(arguments, fingerprint.compute(suite, _test_paths(config), given, os.environ))
 
 

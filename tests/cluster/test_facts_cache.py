@@ -55,15 +55,15 @@ def test_processes_of_one_machine_are_looked_at_once(tmp_path: Path, monkeypatch
 
     monkeypatch.setattr(facts_cache, "collect", collect)
     around = FactsCache(tmp_path)
-    seen = around.of(cluster(Looked()))
-    around.of(cluster(Looked(), "other"))
+    seen = around.gather(cluster(Looked()))
+    around.gather(cluster(Looked(), "other"))
     assert len(looks) == 1
     assert seen[0] is seen[1]
     assert sorted(path.parent.name for path in tmp_path.glob("placements/*/environment.json")) == ["m-other", "m-two"]
 
 
 def test_without_testinfra_nothing_is_known_and_nothing_is_kept(tmp_path: Path) -> None:
-    assert FactsCache(tmp_path).of(cluster(Looked(missing=True))) == {0: Environment(), 1: Environment()}
+    assert FactsCache(tmp_path).gather(cluster(Looked(missing=True))) == {0: Environment(), 1: Environment()}
     assert list(tmp_path.iterdir()) == []
 
 
@@ -95,7 +95,7 @@ def test_an_early_look_is_taken_for_the_first_cells_nodes(tmp_path: Path, monkey
     monkeypatch.setattr(facts_cache, "collect", collect)
     two = cluster(Looked())
     early = EarlyLook(two.nodes[0], two.job)
-    seen = FactsCache(tmp_path, early).of(two)
+    seen = FactsCache(tmp_path, early).gather(two)
     assert len(looks) == 1
     assert seen[0].text("ucx") == "1.18.1"
 
@@ -115,7 +115,7 @@ def test_an_early_look_disturbs_nobody_who_holds_the_host(tmp_path: Path, monkey
         held.append("taken")
         yield
 
-    seen = FactsCache(tmp_path, early).of(two, lease, lambda: loaded.append("loaded"))
+    seen = FactsCache(tmp_path, early).gather(two, lease, lambda: loaded.append("loaded"))
     assert seen[0].text("ucx") == "1.18.1"
     assert held == ["taken"]
     assert loaded
@@ -124,9 +124,9 @@ def test_an_early_look_disturbs_nobody_who_holds_the_host(tmp_path: Path, monkey
 def test_nodes_that_were_looked_at_need_no_lease(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(facts_cache, "collect", lambda *_: told(ucx="1.18.1"))
     around = FactsCache(tmp_path)
-    around.of(cluster(Looked()))
+    around.gather(cluster(Looked()))
 
     def lease() -> AbstractContextManager[object]:
         raise AssertionError("a lease was taken")
 
-    assert around.of(cluster(Looked()), lease)[0].text("ucx") == "1.18.1"
+    assert around.gather(cluster(Looked()), lease)[0].text("ucx") == "1.18.1"

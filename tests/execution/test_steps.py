@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import FrozenInstanceError, dataclass, field, replace
@@ -36,6 +37,11 @@ FAILED = Outcome(Kind.LAUNCH_FAILURE, Verdict.NEW, "it did not start")
 def test_the_run_of_a_cell_is_ten_steps_in_this_order() -> None:
     assert [step.__name__ for step in STEPS] == NAMES
     assert all(step.__doc__ for step in STEPS)
+
+
+def test_the_tour_of_the_code_describes_them() -> None:
+    tour = Path(__file__).parents[2] / "docs" / "explanation" / "tour.md"
+    assert re.findall(r"^`(\w+)` \| `(?:cluster|run)` \|", tour.read_text(encoding="utf-8"), re.MULTILINE) == NAMES
 
 
 @dataclass(eq=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pytest_hetgpu.analysis.baseline import Baseline, saved_baseline
-from pytest_hetgpu.cluster.drift import set_first
+from pytest_hetgpu.cluster.drift import keep_first_facts
 from pytest_hetgpu.execution.context import RunContext
 from pytest_hetgpu.execution.resume.previous_run import PreviousRun
 from pytest_hetgpu.store.cells import CellRecord, utc
@@ -15,7 +15,7 @@ def begin_part(previous: PreviousRun) -> Baseline | None:
     """Keep the facts of nodes as they are before the next part; return the baseline of the run."""
     folder = previous.journal.folder
     with writing(folder):
-        set_first(folder)
+        keep_first_facts(folder)
     return saved_baseline(folder)
 
 

@@ -27,10 +27,10 @@ class LiveView:
     """Hooks of the view, in the process that has the terminal."""
 
     def __init__(self, config: Any, terminal: int, live: TerminalReporter, run: Path) -> None:
-        from pytest_hetgpu.session.terminal.running import Cells
+        from pytest_hetgpu.session.terminal.running import RunningCells
         from pytest_hetgpu.session.terminal.screen import Screen
 
-        self.screen = Screen(config.get_terminal_writer(), terminal, Cells(run, time.time()), self.told)
+        self.screen = Screen(config.get_terminal_writer(), terminal, RunningCells(run, time.time()), self.told)
         self.live = live
         self.total = 0
         self.labels = {label for _, label in live.cells}
@@ -106,9 +106,9 @@ def watch(config: Any, mode: str, live: TerminalReporter, run: Path) -> None:
         config.pluginmanager.register(LiveView(config, output, live, run), "hetgpu-watching")
         return
     from pytest_hetgpu.session.terminal.plain import Plain
-    from pytest_hetgpu.session.terminal.running import Cells
+    from pytest_hetgpu.session.terminal.running import RunningCells
 
-    plain = Plain(config.get_terminal_writer(), output, Cells(run, time.time()))
+    plain = Plain(config.get_terminal_writer(), output, RunningCells(run, time.time()))
     config.pluginmanager.register(plain, "hetgpu-plain")
 
 

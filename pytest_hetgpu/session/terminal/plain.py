@@ -10,7 +10,7 @@ import threading
 import time
 from typing import Any
 
-from pytest_hetgpu.session.terminal.running import Cells
+from pytest_hetgpu.session.terminal.running import RunningCells
 from pytest_hetgpu.store.text import one_line
 
 EVERY = 1.0  # seconds
@@ -31,7 +31,7 @@ class Plain:
     A wait is reported once, unless another cell gets the host meanwhile.
     """
 
-    def __init__(self, writer: Any, output: int, cells: Cells) -> None:
+    def __init__(self, writer: Any, output: int, cells: RunningCells) -> None:
         self._writer = writer
         self._output = output
         self._cells = cells

@@ -37,7 +37,7 @@ class Running:
         return self.phase or self.line
 
 
-class Cells:
+class RunningCells:
     """The running cells of one run folder. Events before `begun` belong to another session.
 
     `begin` and `end` report tests of this process; cells of other processes are found in their journals.

@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from pytest_hetgpu.session.terminal.running import Cells, Running
+from pytest_hetgpu.session.terminal.running import Running, RunningCells
 
 EVERY = 1.0  # seconds
 PATIENCE = 0.7  # seconds that a cell runs before it is shown: what ends at once is told by its line alone
@@ -36,7 +36,7 @@ class Screen:
     `told` gives the line above the cells.
     """
 
-    def __init__(self, writer: Any, terminal: int, cells: Cells, told: Callable[[], str]) -> None:
+    def __init__(self, writer: Any, terminal: int, cells: RunningCells, told: Callable[[], str]) -> None:
         self._writer = writer
         self._terminal = terminal
         self._cells = cells

@@ -103,7 +103,7 @@ class Scheduler:
 
     def quarantine(self, nodes: AbstractSet[str]) -> None:
         """Stop using nodes: waiting and parked tasks on them are skipped when their turn comes."""
-        self._waiting.give_up(nodes)
+        self._waiting.quarantine(nodes)
         for state in self.workers.values():
             task = state.parked
             if task and not nodes.isdisjoint(task.nodes):

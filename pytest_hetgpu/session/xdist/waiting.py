@@ -99,7 +99,7 @@ class Waiting:
         self._kept.subtract(task.hosts)
         self._lift(task)
 
-    def give_up(self, nodes: AbstractSet[str]) -> None:
+    def quarantine(self, nodes: AbstractSet[str]) -> None:
         """Skip the tasks on these nodes: they wait for no host."""
         quarantined = (
             bucket for bucket, tasks in self._tasks.items() if tasks and not nodes.isdisjoint(tasks[0].nodes)

@@ -9,7 +9,7 @@ import pytest
 from pytest_hetgpu import __version__
 from pytest_hetgpu.config.inventory import inventory
 from pytest_hetgpu.execution.resume import fingerprint
-from pytest_hetgpu.execution.resume.rules import RULES, Rule
+from pytest_hetgpu.execution.resume.rules import RULES, ResumeRule
 from pytest_hetgpu.planning.suite import Beside, Suite
 from pytest_hetgpu.session.settings import OPTIONS, Option
 
@@ -100,7 +100,7 @@ def test_there_is_a_rule_for_every_option() -> None:
 
 @pytest.mark.parametrize("option", [option for option in OPTIONS if option.same], ids=lambda option: option.name)
 def test_what_a_cell_needs_to_be_the_same_is_not_free(option: Option) -> None:
-    assert RULES[option.name] is not Rule.FREE
+    assert RULES[option.name] is not ResumeRule.FREE
 
 
 def test_runs_of_the_version_before_can_be_resumed(tmp_path: Path) -> None:
