@@ -13,7 +13,7 @@ from pytest_hetgpu.model.job import Job, Scenario
 from pytest_hetgpu.model.outcome import Outcome, RunResult
 from pytest_hetgpu.model.verdict import Kind
 from pytest_hetgpu.planning import references
-from pytest_hetgpu.planning.prepare import with_thresholds
+from pytest_hetgpu.planning.prepare import with_thresholds, without_thresholds
 from pytest_hetgpu.planning.references import Times
 from pytest_hetgpu.store.folder import RunFolder, read_job, read_result
 
@@ -84,8 +84,7 @@ def _ended(run: RunContext, folder: RunFolder, label: str) -> Outcome | None:
     result = read_result(path) if path.exists() else None
     if result is None:
         return None
-    job = read_job(path)
-    bare = replace(job, demand=replace(job.demand, limits={}))
+    bare = without_thresholds(read_job(path))
     return run.judge(bare, replace(result, output=str(folder.log(label))))
 
 

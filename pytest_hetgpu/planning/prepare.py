@@ -43,5 +43,10 @@ def with_thresholds(job: Job, *found: Limits, before: Mapping[str, str]) -> Job:
     return _prepare(job, limits=joined(job.demand.limits, *found), before=before)
 
 
+def without_thresholds(job: Job) -> Job:
+    """Return the job without any threshold."""
+    return _prepare(job, limits={})
+
+
 def _prepare(job: Job, **changes: Any) -> Job:
     return replace(job, demand=replace(job.demand, **changes))

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_hetgpu.execution.retry.quarantine import IN_QUARANTINE
-from pytest_hetgpu.model.bandwidth_text import gbs, percent
+from pytest_hetgpu.model.bandwidth_text import gbs
 from pytest_hetgpu.model.job import Scenario
 from pytest_hetgpu.model.outcome import Outcome
-from pytest_hetgpu.model.sizes import show_size
 from pytest_hetgpu.model.verdict import Verdict
 from pytest_hetgpu.reporting.table import table
+from pytest_hetgpu.session.terminal.lines import details, flaky, markup, not_run, notes, verdict, warnings
 from pytest_hetgpu.store.cells import CellRecord
 from pytest_hetgpu.store.properties import CellPairs, from_pairs
 from pytest_hetgpu.store.run_summary import PastCell
@@ -23,20 +20,7 @@ from pytest_hetgpu.store.text import shown
 if TYPE_CHECKING:
     from pytest_hetgpu.analysis.compare.sides import Side
 
-MARKUP = {
-    Verdict.OK: {"green": True},
-    Verdict.KNOWN: {"yellow": True},
-    Verdict.NEW: {"red": True},
-    Verdict.CHANGED: {"red": True},
-    Verdict.FIXED: {"red": True},
-    Verdict.NOT_RUN: {"cyan": True},
-}
-MOST_FEARS = 8
-LEAST_SHARE = 0.001
-_BANDWIDTHS = ("busbw", "bandwidth", "bidirectional_bandwidth", "aggregate_bandwidth")
-_UNRUN = re.compile(rf"{IN_QUARANTINE}|the run's time was spent")
 _LEFT = ("index.html", "summary.md", "junit.xml", "journal/", "scenarios/")
-_METRIC = re.compile(r"(\w+)\[(\d+),(\w+)(,in)?\]")
 
 
 class TerminalReporter:
@@ -96,7 +80,7 @@ class TerminalReporter:
             return None
         category, word = _category(report)
         if verbosity > 0:
-            word = f"{word} {verdict(pairs)} {said(pairs).strip()}"
+            word = f"{word} {verdict(pairs)} {details(pairs).strip()}"
         return category, "", (word, markup(pairs))
 
     def pytest_runtest_logreport(self, report: Any) -> None:
@@ -122,7 +106,7 @@ class TerminalReporter:
 
     def line(self, pairs: CellPairs) -> str:
         """Return `ok       two-ranks-ob1-tcp-allreduce   0.9 s  busbw 1.32 GB/s at 4M float32`."""
-        told = f"{said(pairs)}{'  (kept)' * bool(pairs.kept)}"
+        told = f"{details(pairs)}{'  (kept)' * bool(pairs.kept)}"
         return f"{verdict(pairs):8} {pairs.scenario:{self.width}} {told}"
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
@@ -133,18 +117,18 @@ class TerminalReporter:
         cells = [record(cell, self.seen[key]) for key, cell in self.cells.items() if key in self.seen]
         writer.write_sep("=", "hetgpu")
         for row in table(cells):
-            for text, markup in row:
-                writer.write(text, **markup)
+            for text, colours in row:
+                writer.write(text, **colours)
             writer.write("\n")
-        for line, markup in self.wires():
-            writer.write_line(line, **markup)
+        for line, colours in self.wires():
+            writer.write_line(line, **colours)
         for line in self.resumed:
             writer.write_line(line)
         seen = self.seen.values()
-        for line in (*flaky(seen), *unrun(seen), *feared(seen), *noted(seen), *self.trouble):
+        for line in (*flaky(seen), *not_run(seen), *warnings(seen), *notes(seen), *self.trouble):
             writer.write_line(line, yellow=True)
-        for line, markup in self.news():
-            writer.write_line(line, **markup)
+        for line, colours in self.news():
+            writer.write_line(line, **colours)
         for line in self.added:
             writer.write_line(line)
         if self.reports.is_dir():  # one that was deleted is named by what is said of that
@@ -184,48 +168,6 @@ class TerminalReporter:
             yield f"wire of {placement}: {limit}{pairs.wire_told}", {} if pairs.wire else {"yellow": True}
 
 
-def verdict(pairs: CellPairs) -> str:
-    """Return the first word of a cell's line."""
-    return "flaky" if pairs.flaky and pairs.verdict is Verdict.OK else pairs.verdict.value.replace("_", " ")
-
-
-def markup(pairs: CellPairs) -> Mapping[str, bool]:
-    """Return the colour of that line."""
-    return {"yellow": True} if verdict(pairs) == "flaky" else MARKUP[pairs.verdict]
-
-
-def flaky(seen: Iterable[CellPairs]) -> Iterator[str]:
-    """Yield the cells that failed and then passed."""
-    found = [f"{pairs.scenario} {pairs.flaky}" for pairs in seen if pairs.flaky]
-    yield from (f"flaky: {one}" for one in found[:MOST_FEARS])
-    if len(found) > MOST_FEARS:
-        yield f"flaky: {len(found) - MOST_FEARS} more, see summary.md"
-
-
-def unrun(seen: Iterable[CellPairs]) -> Iterator[str]:
-    """Yield cells that were not run because of a quarantine, or because the time of the run was over."""
-    why = Counter(pairs.why for pairs in seen if pairs.verdict is Verdict.NOT_RUN and _UNRUN.search(pairs.why))
-    yield from (f"{one} [{cells} cell{'s' * (cells > 1)} not run]" for one, cells in why.most_common(MOST_FEARS))
-
-
-def feared(seen: Iterable[CellPairs]) -> Iterator[str]:
-    """Yield each warning of preflight once, with its number of cells."""
-    return _counted("preflight", "preflight", (pairs.preflight for pairs in seen))
-
-
-def noted(seen: Iterable[CellPairs]) -> Iterator[str]:
-    """Yield each note about cells once, with its number of cells."""
-    return _counted("note", "notes", (pairs.notes for pairs in seen))
-
-
-def _counted(word: str, name: str, said: Iterable[str]) -> Iterator[str]:
-    found = Counter(one for text in said for one in text.split(" | ") if one)
-    for one, cells in found.most_common(MOST_FEARS):
-        yield f"{word}: {one} [{cells} cell{'s' * (cells > 1)}]"
-    if len(found) > MOST_FEARS:
-        yield f"{word}: {len(found) - MOST_FEARS} more, as the property `{name}` of their cells"
-
-
 def record(cell: Scenario, pairs: CellPairs) -> CellRecord:
     """Return a cell for the table, from the properties of its report."""
     outcome = Outcome(pairs.kind, pairs.verdict, carried=pairs.carried)
@@ -235,43 +177,6 @@ def record(cell: Scenario, pairs: CellPairs) -> CellRecord:
 def was(cell: Scenario, pairs: CellPairs) -> PastCell:
     """Return a cell for a comparison."""
     return PastCell(cell.matrix, cell.id, pairs.kind, pairs.verdict, signature=pairs.signature or "", why=pairs.why)
-
-
-def said(pairs: CellPairs) -> str:
-    """Return seconds, then bandwidth or signature or reason."""
-    if pairs.verdict is Verdict.NOT_RUN:
-        return pairs.why
-    detail = best(pairs) if pairs.kind.value == "passed" else ""
-    if pairs.flaky:
-        detail = f"{pairs.flaky}; {detail}".removesuffix("; ")
-    if pairs.kind.value != "passed":
-        detail = f"{pairs.kind.value}: {pairs.signature or pairs.why}"
-    elif pairs.verdict.fails:
-        detail = pairs.why
-    return f"{pairs.seconds:6.1f} s  {detail}".rstrip()
-
-
-def best(pairs: CellPairs) -> str:
-    """Return the highest bus bandwidth, else the highest of the first kind, and the latency of the smallest message."""
-    found = [
-        (m[1], int(m[2]), m[3] + " in place" * bool(m[4]), value)
-        for name, value in pairs.measurements.items()
-        if (m := _METRIC.fullmatch(name))
-    ]
-    kind = next((kind for kind in _BANDWIDTHS if any(metric == kind for metric, *_ in found)), "")
-    bandwidths = [(value, size, dtype) for metric, size, dtype, value in found if metric == kind]
-    latencies = [(size, value, dtype) for metric, size, dtype, value in found if metric == "latency"]
-    parts = []
-    if bandwidths:
-        value, size, dtype = max(bandwidths)
-        # Where small messages are all there is, nothing is said of the wire.
-        fraction = value / pairs.wire if pairs.wire else 0.0
-        share = f" ({percent(fraction)} of the wire)" if fraction >= LEAST_SHARE else ""
-        parts.append(f"{kind.replace('_', ' ')} {value:.2f} GB/s at {show_size(size)} {dtype}{share}")
-    if latencies:
-        size, value, dtype = min(latencies)
-        parts.append(f"latency {value:.1f} us" + (f" at {show_size(size)}" if size else ""))
-    return ", ".join(parts)
 
 
 def cell_pairs(report: Any) -> CellPairs | None:

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from pytest_hetgpu.model.verdict import Kind, Verdict
-from pytest_hetgpu.session.terminal.results import TerminalReporter, best
+from pytest_hetgpu.session.terminal.lines import best
+from pytest_hetgpu.session.terminal.results import TerminalReporter
 from pytest_hetgpu.store.properties import CellPairs
 from tests.reporting.report_samples import scenario
 
