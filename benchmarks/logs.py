@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
-EXPLAIN = [sys.executable, "-m", "pytest_hetgpu.cli.main", "explain", "--json"]
+EXPLAIN = [sys.executable, "-m", "pytest_hetgpu.cli", "explain", "--json"]
 MANY = 1_000_000_000
 SOME = 200_000_000
 # In processor time, for a log of some 300 kB: so many times what Python takes to start, on a busy machine too.

@@ -62,7 +62,7 @@ def session(folder: Path, rate: float, *options: str) -> tuple[str, dict[str, ob
 
 def compared(folder: Path, before: str, after: str) -> int:
     """The exit code of `hetgpu compare`."""
-    command = (sys.executable, "-m", "pytest_hetgpu.cli.main", "compare", before, after)
+    command = (sys.executable, "-m", "pytest_hetgpu.cli", "compare", before, after)
     return subprocess.run(command, cwd=folder, capture_output=True, check=False).returncode
 
 

@@ -57,13 +57,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @contextmanager
 def _to_stay() -> Iterator[None]:
-    """Have the collector look for no garbage among what is loaded inside, neither now nor at pytest's end."""
+    """Spare the collector what is loaded inside, now and at pytest's end.
+
+    Only the first session of a process is spared: objects that are frozen are never freed if they form a circle.
+    """
     looks = gc.isenabled()
     gc.disable()
     try:
         yield
+        if not gc.get_freeze_count():
+            gc.freeze()
     finally:
-        gc.freeze()
         if looks:
             gc.enable()
 

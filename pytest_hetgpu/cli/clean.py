@@ -19,7 +19,7 @@ from pytest_hetgpu.cluster.cleanup.sweep import Place, place_of, why
 from pytest_hetgpu.cluster.cleanup.work import Result, Worked, last_words, work_off
 from pytest_hetgpu.config.inventory import inventory
 from pytest_hetgpu.errors import HetgpuError, UsageError
-from pytest_hetgpu.extensions.runtimes.lookup import runtimes
+from pytest_hetgpu.extensions.runtimes.lookup import mistakes_of, runtimes
 from pytest_hetgpu.extensions.runtimes.traits.leftovers import Location
 from pytest_hetgpu.model.job import Reach
 
@@ -84,8 +84,12 @@ def run(wish: Wish, say: Say, complain: Say, ask: Callable[[str], str] | None = 
             complain(line)
         return LEFT if left or trouble or unfinished else 0
     finally:
-        for _, runtime in runtimes():
-            runtime.shut()
+        for name, runtime in runtimes():
+            try:
+                with mistakes_of(name):
+                    runtime.shut()
+            except HetgpuError as error:
+                complain(str(error))
 
 
 def _places(wish: Wish, books: Iterable[Ledger]) -> tuple[list[Place], list[str]]:
@@ -93,8 +97,9 @@ def _places(wish: Wish, books: Iterable[Ledger]) -> tuple[list[Place], list[str]
     spots = [Location("processes"), *_of_engines(wish)]
     spots += [spot for file in wish.inventories for spot in _listed(file)]
     spots += [spot for book in books for spot in book.spots]
-    spots += _usual()
-    places, trouble = {}, []
+    usual, trouble = _usual()
+    spots += usual
+    places = {}
     for spot in dict.fromkeys(spots):
         try:
             place = place_of(spot)
@@ -105,16 +110,25 @@ def _places(wish: Wish, books: Iterable[Ledger]) -> tuple[list[Place], list[str]
     return list(places.values()), trouble
 
 
-def _usual() -> list[Location]:
-    """The services of this machine: the engine here if there is one."""
-    return [spot for _, runtime in runtimes() if (spot := runtime.default_location(os.environ))]
+def _usual() -> tuple[list[Location], list[str]]:
+    """Return the services of this machine, and sentences on runtimes that could not be asked."""
+    spots, trouble = [], []
+    for name, runtime in runtimes():
+        try:
+            with mistakes_of(name):
+                spot = runtime.default_location(os.environ)
+        except HetgpuError as error:
+            trouble.append(str(error))
+        else:
+            spots += [spot] if spot else []
+    return spots, trouble
 
 
 def _unnamed(wish: Wish, books: Iterable[Ledger]) -> set[str]:
     """The words of places that are looked at only because they are there: nobody named them."""
     named = [*_of_engines(wish), *(spot for book in books for spot in book.spots)]
     found = set()
-    for spot in _usual():
+    for spot in _usual()[0]:
         with suppress(HetgpuError):
             found |= set() if spot in named else {place_of(spot).words}
     return found
@@ -131,8 +145,12 @@ def _spots_of(url: str) -> Iterable[Location]:
 
 
 def _services(reach: Reach) -> Iterable[Location]:
-    """What makes nodes of a host, by whatever runtime."""
-    return [spot for _, runtime in runtimes() if (spot := runtime.location_of(reach, os.environ))]
+    """Return the services that make nodes of a host, of all runtimes."""
+    for name, runtime in runtimes():
+        with mistakes_of(name):
+            spot = runtime.location_of(reach, os.environ)
+        if spot:
+            yield spot
 
 
 def _listed(file: Path) -> Iterable[Location]:

@@ -2,73 +2,29 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from pytest_hetgpu.cluster.cluster import Cluster, ClusterNode, local
+from pytest_hetgpu.cluster.cluster import Cluster, ClusterNode
 from pytest_hetgpu.cluster.drift import drift_since_start
 from pytest_hetgpu.cluster.inspect import collect, look_for, ready
-from pytest_hetgpu.cluster.leases.hold import hold, wanted
 from pytest_hetgpu.cluster.preflight.concern import Concern
-from pytest_hetgpu.errors import HetgpuError, NotHere
+from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.model.facts import Environment
-from pytest_hetgpu.model.job import Job
 from pytest_hetgpu.store import environment as files
 from pytest_hetgpu.store.environment import SeenNode, SeenPlacement
-
-if TYPE_CHECKING:
-    from pytest_hetgpu.model.job import Scenario
-    from pytest_hetgpu.planning.suite import Suite
 
 Key = tuple[str, str]
 Hold = Callable[[], AbstractContextManager[object]]
 
 
-class EarlyLook:
-    """An inspection of this machine that begins before there is a run. `found` is empty if it was not possible.
-
-    It does not disturb another run that holds the host: then the node is inspected when its cell has the host.
-    """
-
-    def __init__(self, member: ClusterNode, job: Job) -> None:
-        self.key = _key(member)
-        self.found: Environment | None = None
-        host, node = member.host, member.node
-        ready()
-
-        def look() -> None:
-            with suppress(Exception), hold(wanted(job.everybody), cell=job.label, timeout=0.0):
-                self.found = collect(host, look_for(node))
-
-        self._thread = threading.Thread(target=look, name="hetgpu early look", daemon=True)
-        self._thread.start()
-
-    def result(self) -> Environment | None:
-        """Wait for the end of the inspection, and return its result."""
-        self._thread.join()
-        return self.found
-
-
-def look_early(suite: Suite, cells: Iterable[Scenario]) -> EarlyLook | None:
-    """Begin to inspect the node of the first cell, if that is this machine and has all that the cell needs."""
-    first = next((cell for cell in cells if not cell.excluded), None)
-    try:
-        job = suite.job(first) if first else None
-        return EarlyLook(local(job, {}).nodes[0], job) if job and not job.joined else None
-    except HetgpuError:  # the cell will say what is the matter
-        return None
-
-
 class FactsCache:
-    """The inspected nodes of one process. `run` is the run's folder, `early` an inspection that began before it."""
+    """The inspected nodes of one process. `run` is the run's folder."""
 
-    def __init__(self, run: Path, early: EarlyLook | None = None) -> None:
+    def __init__(self, run: Path) -> None:
         self.run = run
-        self._early = early
         self._looked: dict[Key, Environment] = {}
         self._kept: set[str] = set()
         self._drift: dict[str, tuple[Concern, ...]] = {}
@@ -81,11 +37,6 @@ class FactsCache:
         A node is inspected while its host is `held`; `meanwhile` is called at the same time.
         """
         unseen = {_key(member) for member in cluster.everybody if not member.environment} - self._looked.keys()
-        if self._early and self._early.key in unseen:
-            meanwhile()
-            if found := self._early.result():
-                self._looked[self._early.key] = found
-                unseen.discard(self._early.key)
         if unseen:
             with held():
                 for member in cluster.everybody:
@@ -114,10 +65,10 @@ class FactsCache:
             self._looked[key] = Environment()
             return
         ready()  # else it is loaded in turn with what `meanwhile` loads, and the node waits
+        # An interrupt reaches the main thread, and with it the look.
         with ThreadPoolExecutor(max_workers=1) as pool:
-            looking = pool.submit(collect, host, look_for(member.node))
-            meanwhile()
-            self._looked[key] = looking.result()
+            pool.submit(meanwhile)
+            self._looked[key] = collect(host, look_for(member.node))
 
 
 def _key(member: ClusterNode) -> Key:

@@ -17,7 +17,7 @@ from pytest_hetgpu.cluster.ssh import NodeHandle, connect_nodes
 from pytest_hetgpu.errors import HetgpuError, NotHere
 from pytest_hetgpu.extensions.package_data import REMOTE
 from pytest_hetgpu.extensions.runtimes.base import Deployment, RemoteNode
-from pytest_hetgpu.extensions.runtimes.lookup import runtime_of
+from pytest_hetgpu.extensions.runtimes.lookup import mistakes_of, runtime_of
 from pytest_hetgpu.model.facts import Environment, found
 from pytest_hetgpu.model.job import Job, Node
 from pytest_hetgpu.planning.placement import Sight
@@ -133,7 +133,8 @@ class ClusterPool:
                 closing.result()
         finally:
             for kind in self._kinds:
-                runtime_of(kind).shut()
+                with mistakes_of(kind):
+                    runtime_of(kind).shut()
 
     def _open(self, job: Job) -> ProvisionedPlacement:
         name = re.sub(r"[^A-Za-z0-9_.-]", "_", f"{job.matrix}-{job.axes['placement']}")

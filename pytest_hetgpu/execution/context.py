@@ -28,7 +28,7 @@ from pytest_hetgpu.store.journal import Journal, matrix_file
 
 if TYPE_CHECKING:
     from pytest_hetgpu.cluster.bandwidth.measure import Wires
-    from pytest_hetgpu.cluster.facts_cache import EarlyLook, FactsCache
+    from pytest_hetgpu.cluster.facts_cache import FactsCache
     from pytest_hetgpu.cluster.pool import ClusterPool, ProvisionedPlacement
     from pytest_hetgpu.cluster.preflight.concern import Concern
 
@@ -61,8 +61,6 @@ class RunContext:
     change_job: Callable[[Scenario, Job], Job] = unchanged
     #: Called with a job while its nodes start or are inspected.
     meanwhile: Callable[[Job], object] = get_ready
-    #: An inspection of this machine that began before the run.
-    early: EarlyLook | None = None
     #: Runtimes of this machine by name.
     runtimes: dict[str, Runtime] = field(default_factory=dict)
     #: The last outcomes, by matrix and label.
@@ -98,7 +96,7 @@ class RunContext:
         """The environments of nodes that this process has inspected."""
         from pytest_hetgpu.cluster.facts_cache import FactsCache
 
-        return FactsCache(self.folder.path, self.early)
+        return FactsCache(self.folder.path)
 
     @cached_property
     def wires(self) -> Wires:

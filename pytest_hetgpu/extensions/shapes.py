@@ -14,6 +14,7 @@ from pydantic import (
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
 )
+from pydantic_core import to_jsonable_python
 from pydantic_core.core_schema import CoreSchema, no_info_after_validator_function
 
 from pytest_hetgpu.model.messages import show
@@ -67,6 +68,11 @@ Texts = Annotated[tuple[str, ...], BeforeValidator(listed, json_schema_input_typ
 Bytes = Annotated[int, BeforeValidator(parse_size, json_schema_input_type=str | int)]
 # Launchers put it into a command line that a shell on the other node reads.
 Prefix = Annotated[str, Form(r"^/[A-Za-z0-9_./+@=~-]*$", "be an absolute path of letters, digits and _ . / + @ = ~ -")]
+
+
+def plain(settings: object) -> object:
+    """Return settings of a runtime, a pydantic model or a dataclass, as maps and lists."""
+    return to_jsonable_python(settings, fallback=str)
 
 
 class Shape(BaseModel):

@@ -1,6 +1,6 @@
-"""The nouns of what a log tells: kinds of outcome, ranks, times, failures, and what is known of a failure.
+"""Failures: their signatures, and entries of known failures.
 
-Apart from `model.py` and `evidence.py`, which have them too: whoever only reads a log need not wait for their nouns.
+They are apart from `job.py` and `outcome.py`, so that reading a log alone does not import those.
 """
 
 from __future__ import annotations

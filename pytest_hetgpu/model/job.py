@@ -1,4 +1,4 @@
-"""The nouns of what is asked: plain frozen data that every other room passes around (what came of it: `evidence.py`).
+"""Cells and jobs as plain frozen data. Results of jobs are in `outcome.py`.
 
 Units everywhere: bytes, seconds, and 1e9 B/s for bandwidths.
 """

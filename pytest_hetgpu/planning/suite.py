@@ -20,6 +20,7 @@ from pytest_hetgpu.extensions.registry import names, troubles
 from pytest_hetgpu.extensions.runtimes.containers.image import image_of
 from pytest_hetgpu.extensions.runtimes.lookup import runtime_of
 from pytest_hetgpu.extensions.runtimes.process.interfaces import network_here
+from pytest_hetgpu.extensions.shapes import plain
 from pytest_hetgpu.extensions.stacks.base import family_of
 from pytest_hetgpu.model.interfaces import Network
 from pytest_hetgpu.model.job import Image, Job, Scenario, Stack
@@ -128,10 +129,10 @@ class Suite:
         return tuple(s for s in self.scenarios if s.id in wanted or s.label in wanted)
 
     def settings(self) -> Iterator[object]:
-        """Settings in which secrets may stand, as plain data: of hardware, axis values, image builds, the inventory."""
+        """Yield settings that may hold secrets, as plain data: of hardware, axis values, builds, the inventory."""
         for document in self.documents.values():
             for hardware in document.hardware.values():
-                yield from (dict(hardware.env), dict(hardware.build_args))
+                yield from (dict(hardware.env), dict(hardware.build_args), plain(hardware.settings))
             values = (value for axis in document.axes for value in axis.values)
             yield from (one.raw for one in (*values, *document.extra.values(), *document.transports.values()))
         yield from self.inventory.settings()

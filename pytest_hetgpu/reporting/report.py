@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -52,15 +51,27 @@ def build(run_folder: Path, rerun: Rerun, trouble: list[str] | None = None) -> R
 
 
 def get_ready(meanwhile: Callable[[], object]) -> None:
-    """Load what builds reports, and do something else. What fails here fails again when it is needed."""
-    from pytest_hetgpu.reporting.html import page
+    """Load all that reports of most runs need, and call `meanwhile`.
 
+    An error is suppressed: it comes again when the reports are built.
+    """
     with suppress(Exception), ThreadPoolExecutor(max_workers=1) as pool:
+        from pytest_hetgpu.reporting.html import page
+
         pool.submit(page.packed_charts)  # compressing takes no turn of the interpreter's
+        _load_builders()
         meanwhile()
         page.template()
-        for name in ("junit", "past", "history", "wires", "upstream.written", "html.facts"):
-            importlib.import_module(f"{__package__}.{name}")
+
+
+def _load_builders() -> None:
+    """Import the modules that the functions below import when they are called."""
+    from pytest_hetgpu.analysis import baseline  # noqa: F401
+    from pytest_hetgpu.analysis.compare import sides  # noqa: F401
+    from pytest_hetgpu.reporting import bandwidth_table, junit, nodes_table  # noqa: F401
+    from pytest_hetgpu.reporting.html import facts, page  # noqa: F401
+    from pytest_hetgpu.reporting.upstream import written  # noqa: F401
+    from pytest_hetgpu.store import environment, history, run_summary  # noqa: F401
 
 
 def _settle(record: RunRecord, folder: RunFolder) -> None:
@@ -104,6 +115,11 @@ def _build(record: RunRecord, folder: RunFolder, rerun: Rerun) -> Iterator[str]:
             write()
         except OSError as error:
             yield f"{name} ({error.strerror or error})"
+        except Exception as error:
+            if name != "issues":
+                raise
+            # The lines of an issue come from a runtime, which may be another package's.
+            yield f"{name} ({type(error).__name__}: {error})"
 
 
 def _page(

@@ -24,7 +24,6 @@ from pytest_hetgpu.store.redaction.redact import forget, learn, redact
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_hetgpu.cluster.facts_cache import EarlyLook
     from pytest_hetgpu.execution.context import Invocation
     from pytest_hetgpu.model.job import Scenario
     from pytest_hetgpu.session.start import OpenedRun
@@ -58,12 +57,11 @@ def _open_session(config: pytest.Config, settings: Settings) -> Session:
 def _open_run(config: pytest.Config, settings: Settings, suite: Suite, cells: Sequence[Scenario]) -> OpenedRun:
     """Open the run, and register the plugins that watch and show it. Modules for runs are imported here."""
     worker: dict[str, Any] | None = getattr(config, "workerinput", None)
-    early = None if worker is not None else _look_early(config, settings, suite, cells)
     from pytest_hetgpu.session import start
 
     typed = _typed(config, settings) if worker is None else tuple(worker["hetgpu_options"])
     change_job = partial(hooks.change_job, config)
-    request = start.RunRequest(suite, settings, config.invocation_params.dir, typed, change_job, early)
+    request = start.RunRequest(suite, settings, config.invocation_params.dir, typed, change_job)
     if worker is not None:
         opened = start.join(request, worker)
     else:
@@ -77,15 +75,6 @@ def _open_run(config: pytest.Config, settings: Settings, suite: Suite, cells: Se
     if worker is None:
         _show(config, settings, cells, opened)
     return opened
-
-
-def _look_early(config: pytest.Config, settings: Settings, suite: Suite, cells: Sequence[Scenario]) -> EarlyLook | None:
-    """Begin to inspect this machine, which takes longer than the imports, if this process will run cells."""
-    if getattr(config.option, "dist", "no") != "no" or settings.preflight == OFF or settings.resume is not None:
-        return None
-    from pytest_hetgpu.cluster.facts_cache import look_early
-
-    return look_early(suite, cells)
 
 
 def _invocation(config: pytest.Config, settings: Settings, suite: Suite) -> Invocation:

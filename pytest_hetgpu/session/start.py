@@ -22,7 +22,6 @@ from pytest_hetgpu.store.text import shown
 
 if TYPE_CHECKING:
     from pytest_hetgpu.analysis.baseline import Baseline
-    from pytest_hetgpu.cluster.facts_cache import EarlyLook
     from pytest_hetgpu.model.job import Job, Scenario
     from pytest_hetgpu.planning.suite import Suite
     from pytest_hetgpu.store.cells import CellRecord
@@ -40,7 +39,6 @@ class RunRequest:
     #: Command-line options, besides the matrix, that run a cell the same way again.
     typed: tuple[str, ...]
     change_job: Callable[[Scenario, Job], Job]
-    early: EarlyLook | None = None
 
     @property
     def reports(self) -> Path:
@@ -109,7 +107,6 @@ def join(request: RunRequest, worker: Mapping[str, Any]) -> OpenedRun:
         guard=guarded(run.name, worker["hetgpu_owner"]),
         options=options,
         change_job=request.change_job,
-        early=request.early,
     )
     return OpenedRun(CellRunner(context), previous_run.reusable_before(run, part))
 
@@ -127,7 +124,6 @@ def _begin(request: RunRequest, journal: Journal, baseline: Baseline | None, inv
         options=run_options(request.settings, typed, history, baseline),
         change_job=request.change_job,
         meanwhile=_get_ready,
-        early=request.early,
     )
     context.begin(invocation)
     return CellRunner(context)

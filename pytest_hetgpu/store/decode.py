@@ -1,4 +1,4 @@
-"""The reading half of `serial`: a checking converter for each type hint, built once."""
+"""JSON to dataclasses: one checking converter per type hint, built once. `encode` is the other direction."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ class RunFolder:
         return self.scenario(label) / "job.json"
 
     def stacks(self, label: str) -> Path:
-        """Where the stacks of a cell's ranks are kept, if they were taken (`forensics.FILE`)."""
+        """Where the stacks of a cell's ranks are kept, if they were taken (`cluster/stack_dump.py`)."""
         return self.scenario(label) / "stacks.json"
 
     def prepare(self, label: str) -> Path:
@@ -247,9 +247,10 @@ class _Last:
 def _job_text(job: Job) -> str:
     """A job as redacted JSON, made once for both times that it is written."""
     last, by, text = _Last.job
-    if last is not job or by != basis():
+    now = basis()  # before the text: secrets that are learnt meanwhile make it anew
+    if last is not job or by != now:
         text = json.dumps(redact_json({"job": to_json(job)})["job"])
-        _Last.job = (job, basis(), text)
+        _Last.job = (job, now, text)
     return text
 
 

@@ -103,3 +103,22 @@ def matrix(pytester: pytest.Pytester) -> Callable[..., Path]:
 def latest(pytester: pytest.Pytester) -> Callable[[], Path]:
     """The newest run's folder."""
     return (pytester.path / "reports" / "latest").resolve
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+    """Put a package where Python finds it, as an installer would: its modules and its metadata."""
+    site = tmp_path / "site"
+
+    def put(name: str, modules: dict[str, str], entries: str) -> Path:
+        for path, text in modules.items():
+            (site / path).parent.mkdir(parents=True, exist_ok=True)
+            (site / path).write_text(text)
+        metadata = site / f"{name.replace('-', '_')}-1.0.dist-info"
+        metadata.mkdir(parents=True)
+        (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        (metadata / "entry_points.txt").write_text(entries)
+        monkeypatch.setenv("PYTHONPATH", str(site))
+        return site
+
+    return put

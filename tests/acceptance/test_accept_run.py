@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 from collections.abc import Callable
@@ -221,3 +222,14 @@ def test_two_matrices_of_one_name_are_a_usage_error(run_pytest: Callable[..., py
     done = run_pytest("--hetgpu-matrix", "demo.yaml", "--hetgpu-matrix", "other.yaml")
     assert done.ret == 4
     done.stderr.fnmatch_lines(["ERROR: *other.yaml*another matrix of this run is named 'demo'*"])
+
+
+def test_a_further_session_of_a_process_keeps_no_more_objects(pytester: pytest.Pytester, matrix: Write) -> None:
+    matrix(["good"])
+    gc.unfreeze()
+    counts = []
+    for _ in range(2):
+        pytester.inline_run("--hetgpu-matrix", "demo.yaml", "--collect-only", "-q", "-p", "no:xdist")
+        counts.append(gc.get_freeze_count())
+    gc.unfreeze()
+    assert counts[1] <= counts[0]  # what circles do not hold is freed all the same

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+import threading
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,7 @@ import pytest
 
 from pytest_hetgpu.cluster import facts_cache
 from pytest_hetgpu.cluster.cluster import Cluster, ClusterNode
-from pytest_hetgpu.cluster.facts_cache import EarlyLook, FactsCache
-from pytest_hetgpu.cluster.leases.hold import hold, wanted
+from pytest_hetgpu.cluster.facts_cache import FactsCache
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.extensions.runtimes.fake import FakeRuntime
 from pytest_hetgpu.model.facts import Environment, found
@@ -84,41 +84,19 @@ def test_expectations_may_ask_for_what_all_nodes_share(
     assert demand.capabilities == capabilities
 
 
-def test_an_early_look_is_taken_for_the_first_cells_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HETGPU_LEASES", str(tmp_path / "leases"))
-    looks: list[object] = []
+def test_a_node_is_looked_at_by_the_main_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interrupt ends the look at once; what is loaded meanwhile is in another thread."""
+    threads: dict[str, threading.Thread] = {}
 
-    def collect(*asked: object) -> Environment:
-        looks.append(asked)
+    def collect(*_: object) -> Environment:
+        threads["look"] = threading.current_thread()
         return told(ucx="1.18.1")
 
     monkeypatch.setattr(facts_cache, "collect", collect)
-    two = cluster(Looked())
-    early = EarlyLook(two.nodes[0], two.job)
-    seen = FactsCache(tmp_path, early).gather(two)
-    assert len(looks) == 1
-    assert seen[0].text("ucx") == "1.18.1"
-
-
-def test_an_early_look_disturbs_nobody_who_holds_the_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HETGPU_LEASES", str(tmp_path / "leases"))
-    monkeypatch.setattr(facts_cache, "collect", lambda *_: told(ucx="1.18.1"))
-    two = cluster(Looked())
-    with hold(wanted(two.job.everybody)):
-        early = EarlyLook(two.nodes[0], two.job)
-        assert early.result() is None
-    loaded: list[str] = []
-    held: list[str] = []
-
-    @contextmanager
-    def lease() -> Iterator[None]:
-        held.append("taken")
-        yield
-
-    seen = FactsCache(tmp_path, early).gather(two, lease, lambda: loaded.append("loaded"))
-    assert seen[0].text("ucx") == "1.18.1"
-    assert held == ["taken"]
-    assert loaded
+    meanwhile = lambda: threads.update(meanwhile=threading.current_thread())  # noqa: E731
+    FactsCache(tmp_path).gather(cluster(Looked()), meanwhile=meanwhile)
+    assert threads["look"] is threading.main_thread()
+    assert threads["meanwhile"] is not threading.main_thread()
 
 
 def test_nodes_that_were_looked_at_need_no_lease(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

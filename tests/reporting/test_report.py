@@ -163,3 +163,35 @@ def test_a_thousand_cells_with_their_files(tmp_path: Path) -> None:
     assert sum(1 for path in folder.path.rglob("*") if path.is_file()) == 2 * 1000 + len(
         ("journal", "junit", "summary", "index", "issue")
     )
+
+
+def test_all_that_reports_need_is_loaded_ahead(tmp_path: Path) -> None:
+    """Building the reports of a run imports no further module of ours, but for the texts of issues."""
+    folder = RunFolder.create(tmp_path)
+    with closing(Journal(folder.path, "main")) as journal:
+        run_cell(folder, journal, "p-t-w", PASSED)
+    program = (
+        "import sys, pathlib\n"
+        "from pytest_hetgpu.reporting import report\n"
+        "report.get_ready(lambda: None)\n"
+        "ahead = set(sys.modules)\n"
+        "report.build(pathlib.Path(sys.argv[1]), '')\n"
+        "print(*sorted(name for name in set(sys.modules) - ahead if name.startswith('pytest_hetgpu')))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program, str(folder.path)], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
+
+
+def test_a_part_that_fails_in_any_way_leaves_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = RunFolder.create(tmp_path)
+    with closing(Journal(folder.path, "main")) as journal:
+        run_cell(folder, journal, "p-t-w", CRASHED)
+
+    def broken(*_: object) -> dict[str, str]:
+        raise ValueError("a runtime's lines")
+
+    monkeypatch.setattr("pytest_hetgpu.reporting.upstream.written.write", broken)
+    trouble: list[str] = []
+    report.build(folder.path, RERUN, trouble)
+    assert (folder.path / "index.html").is_file()
+    assert [line for line in trouble if "issues (ValueError: a runtime's lines)" in line]

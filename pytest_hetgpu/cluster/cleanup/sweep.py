@@ -14,7 +14,7 @@ from typing import Any
 from pytest_hetgpu.cluster.cleanup.owner import Owner, nobody, parse
 from pytest_hetgpu.errors import HetgpuError, ProvisionError
 from pytest_hetgpu.extensions.package_data import REMOTE
-from pytest_hetgpu.extensions.runtimes.lookup import runtimes
+from pytest_hetgpu.extensions.runtimes.lookup import broken_runtimes, mistakes_of, runtimes
 from pytest_hetgpu.extensions.runtimes.process.ssh import explained, ssh_command
 from pytest_hetgpu.extensions.runtimes.traits.leftovers import Leftover, LeftoverStore, Location
 from pytest_hetgpu.model.job import Reach
@@ -121,19 +121,21 @@ class Host(_Machine):
 class AtRuntime(Place):
     """A place where a runtime makes nodes: a container engine, a namespace."""
 
-    def __init__(self, store: LeftoverStore) -> None:
-        self._store = store
+    def __init__(self, runtime: str, store: LeftoverStore) -> None:
+        self._runtime, self._store = runtime, store
         self.words, self.within = store.words, store.within
 
     def look(self) -> list[Thing]:
-        found = [(one, parse(one.owner)) for one in self._store.list()]
+        with mistakes_of(self._runtime):
+            found = [(one, parse(one.owner)) for one in self._store.list()]
         return [Thing(one.kind, one.name, one.ident, owner, one.created, one.going) for one, owner in found if owner]
 
     def clear(self, owners: Iterable[Owner]) -> list[Thing]:
         """As `Place.clear`."""
 
         def take(things: list[Thing]) -> None:
-            self._store.remove([Leftover(one.kind, one.name, one.ident, one.owner.text) for one in things])
+            with mistakes_of(self._runtime):
+                self._store.remove([Leftover(one.kind, one.name, one.ident, one.owner.text) for one in things])
 
         return _until_gone(self, owners, take)
 
@@ -144,11 +146,13 @@ def place_of(spot: Location) -> Place:
         return Here()
     if spot.kind == "host":
         return Host(spot.host, spot.reach)
-    runtime = next((one for _, one in runtimes() if one.location_kind == spot.kind), None)
-    if runtime is None:
-        where = spot.host or spot.reach.engine or spot.kind
-        raise ProvisionError(where, f"no runtime that is installed looks at a place of the kind {spot.kind!r}")
-    return AtRuntime(runtime.leftovers(spot))
+    for name, runtime in runtimes():
+        if runtime.location_kind == spot.kind:
+            with mistakes_of(name):
+                return AtRuntime(name, runtime.leftovers(spot))
+    where = spot.host or spot.reach.engine or spot.kind
+    missing = f"no runtime that is installed looks at a place of the kind {spot.kind!r}"
+    raise ProvisionError(where, "; ".join((missing, *broken_runtimes())))
 
 
 def why(error: HetgpuError, place: Place) -> str:

@@ -38,7 +38,7 @@ from pytest_hetgpu.extensions.inventories.base import Found
 from pytest_hetgpu.extensions.registry import names
 from pytest_hetgpu.extensions.runtimes.containers.shapes import BuildShape
 from pytest_hetgpu.extensions.runtimes.lookup import runtime_of
-from pytest_hetgpu.extensions.shapes import Form, Name, Names, Prefix, Shape
+from pytest_hetgpu.extensions.shapes import Form, Name, Names, Prefix, Shape, plain
 from pytest_hetgpu.model.job import Hardware, Reach
 from pytest_hetgpu.model.messages import show
 
@@ -197,8 +197,9 @@ class Inventory:
         everywhere, own = (self.build.get(name, BuildShape()) for name in ("*", image))
         return {**everywhere.args, **own.args}, own.network or everywhere.network
 
-    def settings(self) -> Iterator[dict[str, str]]:
-        """Settings in which secrets may stand: arguments of image builds, and texts that a source calls secret."""
+    def settings(self) -> Iterator[object]:
+        """Yield settings that may hold secrets: of builds and of runtimes, and texts that a source calls secret."""
+        yield from (plain(site) for sites in self.sites.values() for site in sites.values())
         yield from (dict(build.args) for build in self.build.values())
         yield from ({"password": text} for one in self.gathered for text in one.secrets)
 

@@ -61,6 +61,9 @@ class HardwareShape(Shape):
             runtime = find("runtimes", self.runtime, NodeProvider)  # type: ignore[type-abstract]
         except UsageError as error:
             raise ValueError(str(error)) from None
+        if self.runtime in HardwareShape.model_fields and runtime.settings is not None:
+            clash = f"runtime {self.runtime!r} has settings, and the key {self.runtime!r} is one of every runtime"
+            raise ValueError(f"{clash}: its package must rename it")
         idle = {"container", "build"} & self.model_fields_set
         if idle and not runtime.uses_containers:
             theirs = " or ".join(name for name, one in runtimes() if one.uses_containers)
@@ -88,7 +91,8 @@ class HardwareShape(Shape):
             mca=self.mca,
             capabilities=frozenset(self.capabilities),
         )
-        given = getattr(self, self.runtime) if self.runtime in type(self).model_fields else None
+        own = type(self).model_fields.keys() - HardwareShape.model_fields.keys()
+        given = getattr(self, self.runtime) if self.runtime in own else None
         return found if given is None else replace(found, settings=runtime_of(self.runtime).make_settings(given, found))
 
     def _container(self) -> ContainerOptions:

@@ -16,7 +16,7 @@ class KernelOom(RuleParser):
     """Memory as the kernel, the shell, Slurm and the run-times of languages miss it."""
 
     rules = (
-        # Our own words for counts of the kernel that rose during the run (kills.py); a machine's may be others' doing.
+        # Our lines on counts of the kernel that rose during the run (oom_kills.py). Others may be why a machine's rose.
         MatchRule(_COUNTED, _MEMORY, _OOM, pattern=rf"{_TOLD} of its control group .*)"),
         MatchRule(_COUNTED, _MEMORY, _OOM, Priority.EXIT, pattern=rf"{_TOLD} of this machine .*)", fatal=False),
         # mm/oom_kill.c; `journalctl` and `dmesg` show it, and some centres append it to a job's output.

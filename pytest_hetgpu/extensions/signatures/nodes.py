@@ -49,7 +49,7 @@ _PARTS = {
     "node": "",
 }
 
-# How Slurm took nodes away, in the words of `extensions/runtimes/_slurm/words.py`.
+# How Slurm took nodes away, in the words of `extensions/runtimes/_slurm/messages.py`.
 _ENDED_BY_SLURM = lazy(r"Slurm job \d+ (was preempted|lost a node|reached its time limit|was cancelled)")
 _SLURM = {
     "was preempted": (Kind.TIMEOUT, "preempted@slurm"),
@@ -58,7 +58,7 @@ _SLURM = {
     "was cancelled": (Kind.TIMEOUT, "cancelled@slurm"),
 }
 
-# How Kubernetes did, in the words of `extensions/runtimes/_kubernetes/words.py`.
+# How Kubernetes did, in the words of `extensions/runtimes/_kubernetes/messages.py`.
 _ENDED_BY_KUBERNETES = lazy(
     r"pod \S+ (was deleted|was evicted|was preempted|reached its deadline|lost its node|was killed for its memory)|"
     r"the API server of .* (does not answer)"

@@ -1,6 +1,6 @@
 """Stacks of a job that did not end: ours, mpirun's, gdb's and py-spy's.
 
-Sources: our own lines (`forensics.py`); `STACK TRACE FOR PROC` of mpirun --get-stack-traces (Open MPI 4:
+Sources: our own lines (`stack_dump.py`); `STACK TRACE FOR PROC` of mpirun --get-stack-traces (Open MPI 4:
 orte/orted/orted_main.c and orte/tools/orterun; PRRTE: src/prted/prted_comm.c), which runs gstack; gdb's threads and
 frames (gdb/thread.c, gdb/stack.c), alone or by gstack and pstack; py-spy dump (src/dump.rs). A signal that gdb reports
 (gdb/infrun.c, gdb/corelow.c) is a crash.

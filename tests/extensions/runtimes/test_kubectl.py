@@ -128,6 +128,14 @@ def test_pods_are_joined_as_other_nodes_are_and_all_of_it_is_shell(tmp_path: Pat
     assert list(cleaning(job("mpirun", members=members))) == [removal(members, "demo-two")]
 
 
+def test_the_programs_of_an_installed_package_get_their_name_on_the_node() -> None:
+    lines = list(preparation(job("mpirun", members=nodes("a")), "/site/pytest_hetgpu/remote"))
+    (line,) = [line for line in lines if line.startswith("tar ")]
+    packed, _, unpacked = line.partition(" | ")
+    assert packed == "tar -C /site/pytest_hetgpu -c remote"
+    assert unpacked.endswith(' && kubectl exec "$pod0" -c main -- mv /tmp/hetgpu/remote /tmp/hetgpu/programs')
+
+
 def test_a_reproducer_says_that_it_needs_kubectl_and_removes_the_pods_whatever_happens() -> None:
     made = script(job("mpirun", members=nodes("a", "a")), "key")
     assert "# Needs a POSIX shell, kubectl, and the files beside it." in made

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import os
 import signal
 import socket
@@ -109,6 +111,13 @@ def test_a_killed_container_is_told_as_such(site: Site) -> None:
         member.exec(("sleep", "30"))
 
 
+def removed(ident: str) -> None:
+    """Return once the engine has removed a container; a container that ended may still be there."""
+    sdk = importlib.import_module("docker")
+    with contextlib.closing(sdk.from_env()) as client, contextlib.suppress(sdk.errors.NotFound):
+        client.containers.get(ident).wait(condition="removed", timeout=60)
+
+
 def test_a_process_that_is_killed_leaves_no_container(site: Site) -> None:
     program = f"""
 import time
@@ -127,12 +136,9 @@ time.sleep(1000)
         assert child.stdout.readline() == b"up\n"
         idents = docker("ps", "-q", "--no-trunc", "--filter", f"label=hetgpu.run={site.run}").split()
         assert len(idents) == 2
-        waits = [subprocess.Popen(("docker", "wait", ident), stdout=subprocess.DEVNULL) for ident in idents]
         child.send_signal(signal.SIGKILL)
-    for wait in waits:
-        wait.wait(30)
-    for ident in idents:  # ended; the engine may be at removing it
-        subprocess.run(("docker", "wait", ident), capture_output=True, check=False, timeout=30)
+    for ident in idents:
+        removed(ident)
     assert [name for name in left(site.run) if name.endswith(("node0", "node1"))] == []
     # Its network goes when the next process comes.
     close_engines()

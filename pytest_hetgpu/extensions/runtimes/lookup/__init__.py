@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
-from pytest_hetgpu.errors import UsageError
-from pytest_hetgpu.extensions.registry import find, names
+from pytest_hetgpu.errors import HetgpuError, ProvisionError, UsageError
+from pytest_hetgpu.extensions.registry import check, find, names
 from pytest_hetgpu.extensions.runtimes.base import NodeProvider
 from pytest_hetgpu.extensions.runtimes.traits.policy import Loss
 from pytest_hetgpu.model.job import Hardware, Node
@@ -31,6 +31,26 @@ def runtime_of(name: str) -> type[NodeProvider]:
 def runtimes() -> Iterator[tuple[str, type[NodeProvider]]]:
     """Return every runtime with its name."""
     yield from ((name, runtime_of(name)) for name in names("runtimes"))
+
+
+@contextmanager
+def mistakes_of(name: str) -> Iterator[None]:
+    """Turn whatever the code of a runtime raises inside into a ProvisionError that names the runtime."""
+    try:
+        yield
+    except HetgpuError:
+        raise
+    except Exception as error:
+        raise ProvisionError(f"runtime {name!r}", f"{type(error).__name__}: {error}") from error
+
+
+def broken_runtimes() -> Iterator[str]:
+    """Return why runtimes of other packages cannot be imported, one sentence per runtime."""
+    for name in names("runtimes"):
+        try:
+            check("runtimes", name)
+        except UsageError as error:
+            yield str(error)
 
 
 def restored(node: Node) -> Node:

@@ -1,7 +1,7 @@
 """A runtime's shell lines for `--hetgpu-plan`: its nodes made, used and removed by hand. Pure.
 
-The lines of a placement come in this order: `allocate`, `prepare`, then for each node a folder and the programs of the
-ranks (`inside`, `copy`), an sshd if there are several nodes, the command (`start`), `remove`, `release`.
+The lines of a placement come in this order: `allocate`, `prepare`, then a folder and the rank programs for each node
+(`exec_line`, `copy_line`), an sshd if there are several nodes, the command (`start_line`), `remove`, `release`.
 """
 
 from __future__ import annotations
@@ -52,11 +52,15 @@ class PlanLines:
 
     @classmethod
     def copy_line(cls, node: Node, placement: str, source: str, target: str) -> str:
-        """Return the line that copies a folder of this machine to `target` on a node; their last parts are equal."""
+        """Return the line that copies a folder of this machine to `target` on a node, which must not exist yet."""
         above, _, name = source.rpartition("/")
         packed = shlex.join(("tar", "-C", above or ".", "-c", name))
-        folder = target.rpartition("/")[0]
-        return f"{packed} | {cls.exec_line(node, placement, 'tar', '-C', folder, '-x', stdin=True)}"
+        folder, _, wanted = target.rpartition("/")
+        line = f"{packed} | {cls.exec_line(node, placement, 'tar', '-C', folder, '-x', stdin=True)}"
+        # tar unpacks the folder under its own name.
+        return (
+            line if name == wanted else f"{line} && {cls.exec_line(node, placement, 'mv', f'{folder}/{name}', target)}"
+        )
 
     @classmethod
     def start_line(cls, job: Job, command: Command, placement: str) -> str:

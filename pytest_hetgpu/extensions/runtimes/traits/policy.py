@@ -91,7 +91,7 @@ class Policy:
         found = hardware.settings
         if not isinstance(found, Stored):
             return found
-        shape = cls.request_type or cls.settings
+        shape = cls.request_type or cls.settings or cls.site_settings
         if shape is None:
             return None
         from pydantic import TypeAdapter, ValidationError
