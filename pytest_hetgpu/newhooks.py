@@ -26,7 +26,7 @@ def pytest_hetgpu_job(config: pytest.Config, scenario: Scenario, job: Job) -> Jo
     """Return a job to start instead of `job`, or None to leave it.
 
     The job may differ in command, timeout and demand. It is called for each launch of a cell, and for each cell of a
-    plan.
+    plan. `pytest.skip(REASON)` in it records the cell as not run.
     """
 
 

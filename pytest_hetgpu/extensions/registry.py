@@ -98,8 +98,12 @@ def _foreign_classes(foreign: Extension) -> tuple[type, ...]:
         for part in name.split("."):
             found = getattr(found, part)
     except Exception as error:  # whatever their module does when it is imported
+        from pytest_hetgpu.extensions.moved_imports import advice
+
         said = f"{type(error).__name__}: {error}"
-        raise UsageError(f"{_singular(foreign.family)} {foreign} cannot be imported: {said}") from error
+        old = "".join(f"\n  {line}" for line in advice(module, error))
+        more = f"; it was written for an earlier pytest-hetgpu, change its imports:{old}" if old else ""
+        raise UsageError(f"{_singular(foreign.family)} {foreign} cannot be imported: {said}{more}") from error
     return (found,) if isinstance(found, type) else ()
 
 

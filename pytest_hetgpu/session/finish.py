@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_hetgpu.errors import StorageError, UsageError
@@ -38,12 +39,16 @@ def end(run: RunContext, live: TerminalReporter | None, code: int) -> int:
     finally:
         if live is not None:
             with signals.deferred():
-                code = _end(run, live, code)
+                code, reports = _end(run, live, code)
+            if reports:  # signals end hooks as usual: they may wait for a server that does not answer
+                added, failed = hooks.report_lines(live.config, reports)
+                live.add_lines(added)
+                live.warn(*failed)
     return code
 
 
-def _end(run: RunContext, live: TerminalReporter, code: int) -> int:
-    """Build the reports, hand their lines to the terminal, and return the exit code."""
+def _end(run: RunContext, live: TerminalReporter, code: int) -> tuple[int, Path | None]:
+    """Build the reports, and hand their lines to the terminal. Return the exit code, and the folder of the reports."""
     lost, folder = run.journal.lost, run.folder
     if lost:
         code, folder = UNREPORTED, RunFolder(run.journal.folder)
@@ -52,15 +57,12 @@ def _end(run: RunContext, live: TerminalReporter, code: int) -> int:
         code = NOTHING_RAN
     try:
         with writing(folder.path):
-            lines = report(run, folder)
-        added, failed = hooks.report_lines(live.config, folder.path)
-        live.add_lines(added)
-        live.warn(*lines, *failed)
+            live.warn(*report(run, folder))
     except (StorageError, UsageError, FileNotFoundError) as error:  # the last two: the folder is gone
         # If the journal is lost, a line says so, and there is nothing to build reports of.
         live.warn(*(() if lost else (messages.unreported(folder.path, error),)))
-        code = UNREPORTED if code in (NOTHING_NEW, NOTHING_RAN) else code
-    return code
+        return UNREPORTED if code in (NOTHING_NEW, NOTHING_RAN) else code, None
+    return code, folder.path
 
 
 def report(run: RunContext, folder: RunFolder) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pytest_hetgpu.errors import UsageError
+from pytest_hetgpu.errors import NotHere, UsageError
 from pytest_hetgpu.model.job import Job, Scenario
 from pytest_hetgpu.model.outcome import Outcome
 from pytest_hetgpu.model.verdict import Kind, Verdict
@@ -42,8 +42,14 @@ def select(config: pytest.Config, scenarios: Sequence[Scenario]) -> tuple[Scenar
 
 
 def change_job(config: pytest.Config, scenario: Scenario, job: Job) -> Job:
-    """Return the job to start, which `pytest_hetgpu_job` may have replaced; UsageError for one of another cell."""
-    changed = config.hook.pytest_hetgpu_job(config=config, scenario=scenario, job=job)
+    """Return the job to start, which `pytest_hetgpu_job` may have replaced; UsageError for one of another cell.
+
+    A hook that skips raises NotHere, so the cell is recorded as not run.
+    """
+    try:
+        changed = config.hook.pytest_hetgpu_job(config=config, scenario=scenario, job=job)
+    except pytest.skip.Exception as skipped:
+        raise NotHere(skipped.msg or f"{_of(config, 'pytest_hetgpu_job')} skipped it") from None
     if changed is None:
         return job
     if not isinstance(changed, Job):

@@ -61,7 +61,7 @@ def _open_run(config: pytest.Config, settings: Settings, suite: Suite, cells: Se
 
     typed = _typed(config, settings) if worker is None else tuple(worker["hetgpu_options"])
     change_job = partial(hooks.change_job, config)
-    request = start.RunRequest(suite, settings, config.invocation_params.dir, typed, change_job)
+    request = start.RunRequest(suite, settings, config.invocation_params.dir, typed, cells, change_job)
     if worker is not None:
         opened = start.join(request, worker)
     else:

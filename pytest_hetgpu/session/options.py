@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from pytest_hetgpu.model.sizes import parse_size, show_size
 from pytest_hetgpu.session.settings import BUGS, OFF, OPTIONS, Option, Settings
 
 
@@ -124,6 +123,8 @@ def _counted(option: Option, value: Any, source: str) -> int:
     text = str(value)
     off = ", nor off" * option.may_be_off
     if option.kind == "size":
+        from pytest_hetgpu.model.sizes import parse_size
+
         try:
             found = parse_size(text)
         except ValueError as error:
@@ -133,6 +134,8 @@ def _counted(option: Option, value: Any, source: str) -> int:
     else:
         found = int(text)
     if found < option.least:
+        from pytest_hetgpu.model.sizes import show_size
+
         least = show_size(option.least) if option.kind == "size" else option.least
         raise pytest.UsageError(f"{source}: {text!r} is less than {least}")
     return found

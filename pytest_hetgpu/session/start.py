@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,6 +38,7 @@ class RunRequest:
     here: Path
     #: Command-line options, besides the matrix, that run a cell the same way again.
     typed: tuple[str, ...]
+    cells: Sequence[Scenario]
     change_job: Callable[[Scenario, Job], Job]
 
     @property
@@ -81,10 +82,9 @@ def resume(request: RunRequest, invocation: Invocation) -> OpenedRun:
     """Open the next part of the run that `--hetgpu-resume` names. Raise UsageError or StorageError."""
     from pytest_hetgpu.execution.resume.resume import begin_part
 
-    settings = request.settings
-    folder = previous_run.find_run(str(settings.resume), request.reports, request.here)
+    folder = previous_run.find_run(str(request.settings.resume), request.reports, request.here)
     previous = previous_run.resume(folder, invocation.fingerprint)
-    line = reuse.describe(shown(folder), request.suite.select(settings.cell), previous.record)
+    line = reuse.describe(shown(folder), request.cells, previous.record)
     runner = _begin(request, previous.journal, begin_part(previous), invocation)
     return OpenedRun(runner, previous.reusable, line, tuple(reuse.remarks(previous.record)))
 

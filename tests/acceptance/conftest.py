@@ -106,7 +106,7 @@ def latest(pytester: pytest.Pytester) -> Callable[[], Path]:
 
 
 @pytest.fixture
-def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, dict[str, str], str], Path]:
     """Put a package where Python finds it, as an installer would: its modules and its metadata."""
     site = tmp_path / "site"
 

@@ -182,3 +182,47 @@ def test_a_report_hook_that_fails_is_a_line(matrix: Matrix, run_pytest: Run, pyt
     done = run_pytest("--hetgpu-matrix", "demo.yaml")
     assert done.ret == 0
     assert "pytest_hetgpu_report of conftest.py: ZeroDivisionError: division by zero" in done.stdout.str()
+
+
+def test_a_job_hook_that_skips_records_its_cell_as_not_run(
+    matrix: Matrix, run_pytest: Run, mode: tuple[str, ...], pytester: pytest.Pytester, latest: Latest
+) -> None:
+    pytester.makeconftest("import pytest\ndef pytest_hetgpu_job(job): pytest.skip('no licence')")
+    matrix()
+    done = run_pytest("--hetgpu-matrix", "demo.yaml", *mode)
+    assert done.ret == 10
+    done.assert_outcomes(skipped=1)
+    assert "no licence" in (latest() / "junit.xml").read_text()
+
+
+def test_a_job_hook_that_skips_is_in_a_plan(matrix: Matrix, run_pytest: Run, pytester: pytest.Pytester) -> None:
+    pytester.makeconftest("import pytest\ndef pytest_hetgpu_job(job): pytest.skip('no licence')")
+    matrix()
+    done = run_pytest("--hetgpu-matrix", "demo.yaml", "--hetgpu-plan")
+    assert done.ret == 0
+    done.stdout.fnmatch_lines(["  not run: no licence"])
+
+
+def test_a_resumed_run_counts_only_the_cells_that_a_hook_left(
+    matrix: Matrix, run_pytest: Run, pytester: pytest.Pytester
+) -> None:
+    pytester.makeconftest("def pytest_hetgpu_scenarios(scenarios): del scenarios[1:]")
+    matrix(["good", "other"])
+    assert run_pytest("--hetgpu-matrix", "demo.yaml").ret == 0
+    done = run_pytest("--hetgpu-matrix", "demo.yaml", "--hetgpu-resume")
+    assert "1 of 2 cells" not in done.stdout.str()
+    done.stdout.fnmatch_lines(["resumed *: 1 of 1 cells are kept, nothing is left to run"])
+
+
+def test_a_signal_ends_a_report_hook_that_hangs(matrix: Matrix, pytester: pytest.Pytester, latest: Latest) -> None:
+    pytester.makeconftest("""
+        import os, signal, time
+
+        def pytest_hetgpu_report(run):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(50)
+    """)
+    matrix()
+    done = pytester.runpytest_subprocess("--hetgpu-matrix", "demo.yaml", "-p", "no:xdist", timeout=30)
+    assert done.ret == 2
+    assert (latest() / "index.html").exists()

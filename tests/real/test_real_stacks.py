@@ -96,7 +96,7 @@ def cell(
         (home / stack).symlink_to(stacks_here(stack))
     environ = {"HETGPU_STACKS": str(home), "HOME": os.environ.get("HOME", "/")}
     suite = Suite.load([tmp_path / "real.yaml"], tmp_path, timeout=40, environ=environ)
-    request = RunRequest(suite, Settings(), tmp_path, (), unchanged)
+    request = RunRequest(suite, Settings(), tmp_path, (), (), unchanged)
     runner = start(request, Invocation()).runner
 
     def run(transport: str, forced: str = "no", placement: str = "two") -> Outcome:

@@ -161,5 +161,12 @@ def _models(annotation: Any) -> Iterator[type[BaseModel]]:
 
 
 def _clip(text: str, most: int = 600) -> str:
+    """Return a text in one line, cut if it is long; advice on imports keeps its lines."""
+    advice = ""
+    if "  ->  " in text:
+        from pytest_hetgpu.extensions.moved_imports import LINE
+
+        advice = "".join(f"\n  {line}" for line in LINE.findall(text))
+        text = LINE.sub("", text)
     flat = " ".join(text.split())
-    return flat if len(flat) <= most else flat[:most] + " ..."
+    return (flat if len(flat) <= most else flat[:most] + " ...") + advice

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar, cast
 
 from pytest_hetgpu.errors import NotHere
+from pytest_hetgpu.extensions.old_spellings import Renamed, take_over
 from pytest_hetgpu.extensions.runtimes.traits.leftovers import Leftovers
 from pytest_hetgpu.extensions.runtimes.traits.plan_lines import PlanLines
 from pytest_hetgpu.extensions.runtimes.traits.policy import Policy
@@ -124,6 +125,17 @@ class RemoteNode(Runtime):
     provision_facts: Mapping[str, str] = {}
     #: None if nobody takes the node back.
     walltime: Walltime | None = None
+
+    given = Renamed("allocated_host")
+    told = Renamed("provision_facts")
+    term = Renamed("walltime")
+    ask = Renamed("exec")
+    open_door = Renamed("start_sshd")
+    door_log = Renamed("sshd_log")
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        take_over(cls)
 
     @abc.abstractmethod
     def key(self) -> str:

@@ -58,6 +58,8 @@ class Priority(enum.IntEnum):
     """An upper layer's message about a lower failure: `MPI_INIT failed`, no PML could be opened."""
     EXIT = 2
     """The launcher's message about the first rank's exit."""
+    ENDING = 2
+    """The old name of `EXIT`."""
     SYMPTOM = 3
     """An error with its cause elsewhere, such as a connection refused by a peer that may be dead."""
     UNSPECIFIC = 4
@@ -70,18 +72,43 @@ class Priority(enum.IntEnum):
     """A failure's effect on other ranks: a peer is gone, the launcher cleans up."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class FailureMatch:
     """One failure that a parser matched, and the process that the text names.
 
     A `fatal` match proves that the run failed: a handler's backtrace, an uncaught exception, a launcher's final report.
-    A run may survive what a library merely logs.
+    A run may survive what a library merely logs. `weight` and `certain` are old names of `priority` and `fatal`.
     """
 
     signature: Signature
     priority: Priority = Priority.CAUSE
     process: Process | None = None
     fatal: bool = True
+
+    def __init__(  # noqa: PLR0913 - a field each
+        self,
+        signature: Signature,
+        priority: Priority = Priority.CAUSE,
+        process: Process | None = None,
+        fatal: bool = True,
+        *,
+        weight: Priority | None = None,
+        certain: bool | None = None,
+    ) -> None:
+        object.__setattr__(self, "signature", signature)
+        object.__setattr__(self, "priority", priority if weight is None else weight)
+        object.__setattr__(self, "process", process)
+        object.__setattr__(self, "fatal", fatal if certain is None else certain)
+
+    @property
+    def weight(self) -> Priority:
+        """The priority, under its old name."""
+        return self.priority
+
+    @property
+    def certain(self) -> bool:
+        """Whether it is fatal, under the old name."""
+        return self.fatal
 
 
 class LogParser(abc.ABC):

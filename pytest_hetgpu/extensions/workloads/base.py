@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from pytest_hetgpu.extensions.old_spellings import Renamed, take_over
 from pytest_hetgpu.model.external_program import ExternalProgram
 from pytest_hetgpu.model.messages import known, show
 from pytest_hetgpu.model.records import Point
@@ -140,6 +141,12 @@ class Workload(abc.ABC):
     """Whether torch.distributed can do it."""
     backend: str = ""
     """The backend of torch.distributed that ranks use; "": they call MPI themselves."""
+
+    foreign = Renamed("external")
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        take_over(cls)
 
     def __init__(self, settings: WorkloadSettings) -> None:
         self.settings = settings

@@ -258,6 +258,8 @@ class Crash:
         told = Priority.CONSEQUENCE if self.signal in _TOLD_FROM_OUTSIDE else Priority.CAUSE
         return FailureMatch(signature, told, self.process)
 
+    reading = build_match
+
     def _hosts(self) -> Iterator[str]:
         if self.process or self.host:
             yield self.process[0] if self.process else str(self.host)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, NamedTuple
 
+from pytest_hetgpu.extensions.old_spellings import Renamed, take_over
 from pytest_hetgpu.extensions.signatures.base import (
     FailureMatch,
     LogLine,
@@ -27,7 +28,22 @@ _LONGEST_RANK = 7
 _MOST_NAMED = 100_000
 
 
-class MatchRule(NamedTuple):
+class _RuleFields(NamedTuple):
+    """The fields of a `MatchRule`."""
+
+    trigger: str
+    kind: Kind
+    key: str
+    priority: Priority
+    pattern: str | None
+    then: str | None
+    within: int
+    quote_then: bool
+    detail: str | None
+    fatal: bool
+
+
+class MatchRule(_RuleFields):
     """One row: a line with `trigger`, in which `pattern` (if given) is found, is a failure of `kind`.
 
     `then` is searched in the next `within` lines, for details that the first line lacks; the first line is quoted
@@ -35,19 +51,41 @@ class MatchRule(NamedTuple):
     over `trigger`, as a slug of its text; a missing group leaves no trace. Groups named signal, detail, library,
     function, entry, host or rank become fields of the signature.
 
-    A rule without a key marks harmless text.
+    A rule without a key marks harmless text. `weight` and `certain` are old names of `priority` and `fatal`.
     """
 
-    trigger: str
-    kind: Kind = Kind.ERROR
-    key: str = ""
-    priority: Priority = Priority.CAUSE
-    pattern: str | None = None
-    then: str | None = None
-    within: int = 10
-    quote_then: bool = False
-    detail: str | None = None
-    fatal: bool = True
+    __slots__ = ()
+
+    def __new__(  # noqa: PLR0913, PLR0917, PYI034 - a field each; Self needs Python 3.11
+        cls,
+        trigger: str,
+        kind: Kind = Kind.ERROR,
+        key: str = "",
+        priority: Priority = Priority.CAUSE,
+        pattern: str | None = None,
+        then: str | None = None,
+        within: int = 10,
+        quote_then: bool = False,
+        detail: str | None = None,
+        fatal: bool = True,
+        *,
+        weight: Priority | None = None,
+        certain: bool | None = None,
+    ) -> MatchRule:
+        priority = priority if weight is None else weight
+        fatal = fatal if certain is None else certain
+        row = (trigger, kind, key, priority, pattern, then, within, quote_then, detail, fatal)
+        return tuple.__new__(cls, row)  # as the class of the fields does, without another call
+
+    @property
+    def weight(self) -> Priority:
+        """The priority, under its old name."""
+        return self.priority
+
+    @property
+    def certain(self) -> bool:
+        """Whether it is fatal, under the old name."""
+        return self.fatal
 
 
 @dataclass(slots=True)
@@ -86,8 +124,11 @@ class RuleParser(LogParser):
     rules: ClassVar[Sequence[MatchRule]]
     _table: ClassVar[Sequence[tuple[str, re.Pattern[str], MatchRule]]] = ()
 
+    reading = Renamed("build_match")
+
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
+        take_over(cls)
         if "rules" in cls.__dict__:
             cls.triggers = tuple(dict.fromkeys(rule.trigger.encode() for rule in cls.rules))
             cls._table = ()

@@ -1,0 +1,44 @@
+"""Attributes of base classes under the names of the version before, for extension packages that use or override them.
+
+They are deprecated: new code uses the new names.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class Renamed:
+    """An attribute that has another name now; it reads and sets that one."""
+
+    def __init__(self, now: str) -> None:
+        self.now = now
+        self.before = ""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.before = name
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        overriding = [place for place, base in enumerate(owner.__mro__) if self._overridden(base)]
+        if not overriding:
+            return getattr(owner if instance is None else instance, self.now)
+        # An override calls `super()` under the old name: the attribute above it is meant, not the override again.
+        above = owner.__mro__[overriding[-1] + 1 :]
+        found = next(vars(base)[self.now] for base in above if self.now in vars(base))
+        return found.__get__(instance, owner) if hasattr(found, "__get__") else found
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        setattr(instance, self.now, value)
+
+    def _overridden(self, base: type) -> bool:
+        return not isinstance(vars(base).get(self.before, self), Renamed)
+
+
+def take_over(cls: type) -> None:
+    """Give what a class defines under an old name its new name; for `__init_subclass__`."""
+    for name, value in list(vars(cls).items()):
+        renamed = next(
+            (vars(base)[name] for base in cls.__mro__[1:] if isinstance(vars(base).get(name), Renamed)), None
+        )
+        if renamed is not None and renamed.now not in vars(cls):
+            setattr(cls, renamed.now, value)
