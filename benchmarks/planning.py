@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_hetgpu.planning.matrix_set import MatrixSet, RunInputs
-from pytest_hetgpu.session.xdist.board import Board
+from pytest_hetgpu.session.xdist.scheduler import Scheduler
 from pytest_hetgpu.session.xdist.tasks import nodes_of, tasks
 from pytest_hetgpu.session.xdist.waiting import Task
 
@@ -48,18 +48,18 @@ def written(folder: Path, cells: int, hosts: int, width: int) -> tuple[Path, Pat
 
 def simulated(given: list[Task], workers: int) -> float:
     """Runs the tasks on a clock that is only a number; what it says at the end, in the bound that no order can beat."""
-    board, now, ends = Board(given), 0.0, list[tuple[float, Any]]()
+    board, now, ends = Scheduler(given), 0.0, list[tuple[float, Any]]()
     for worker in range(workers):
-        board.join(worker)
+        board.add_worker(worker)
     while True:
-        for move in board.moves(now):
-            running = board.seats[move.worker].running
+        for move in board.assignments(now):
+            running = board.workers[move.worker].running
             assert running
             heapq.heappush(ends, (now + running.seconds, move.worker))
         if not ends:
             break
         now, worker = heapq.heappop(ends)
-        board.ended(worker)
+        board.finish(worker)
     assert board.finished
     load: dict[str, float] = {}
     for task in given:

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_hetgpu import newhooks
 from pytest_hetgpu.session import options
-from pytest_hetgpu.session.fixtures import SESSION_PLUGIN, cluster, run, scenario, session_of
+from pytest_hetgpu.session.fixtures import CELLS_PLUGIN, cell_tests_of, cluster, run, scenario
 
 __all__ = ["cluster", "run", "scenario"]
 
@@ -48,10 +48,11 @@ def pytest_configure(config: pytest.Config) -> None:
             "--hetgpu-resume runs what is left of a run, --hetgpu-plan starts nothing: leave one out"
         )
     with _to_stay():
-        from pytest_hetgpu.session.session import Session
+        from pytest_hetgpu.session.opening import open_session
 
-        session = Session.open(config, settings)
-    config.pluginmanager.register(session, SESSION_PLUGIN)
+        session = open_session(config, settings)
+    config.pluginmanager.register(session, "hetgpu-session")
+    config.pluginmanager.register(session.tests, CELLS_PLUGIN)
 
 
 @contextmanager
@@ -73,7 +74,7 @@ def _to_stay() -> Iterator[None]:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "scenario" in metafunc.fixturenames:
-        session = session_of(metafunc.config)
-        if session is not None:
-            cells = session.cells
+        tests = cell_tests_of(metafunc.config)
+        if tests is not None:
+            cells = tests.cells
             metafunc.parametrize("scenario", cells, ids=[cell.label for cell in cells], scope="function")

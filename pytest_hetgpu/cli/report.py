@@ -19,7 +19,7 @@ from pytest_hetgpu.config.known_failures.load import known_failures
 from pytest_hetgpu.errors import HetgpuError, UsageError
 from pytest_hetgpu.execution.remeasure import launches
 from pytest_hetgpu.execution.retry.policy import settled
-from pytest_hetgpu.execution.retry.trying import kept
+from pytest_hetgpu.execution.retry.state import saved_attempts
 from pytest_hetgpu.model.outcome import Outcome, RunResult
 from pytest_hetgpu.planning.matrix_set import MatrixSet
 from pytest_hetgpu.reporting.messages import rerun_argv
@@ -129,7 +129,7 @@ def _rejudge_cell(cell: CellRecord, folder: RunFolder, known: KnownFailures | No
         return None
     # The run may have been moved: use the log beside the job.
     further = [again for _, again in launches(folder, cell.label)]
-    judged = [_rejudge_attempt(one, cell.label, before, known) for one, before in kept(folder, cell.label)]
+    judged = [_rejudge_attempt(one, cell.label, before, known) for one, before in saved_attempts(folder, cell.label)]
     judged.append(_rejudge_attempt(folder, cell.label, result, known, further))
     return replace(settled(judged), concerns=cell.outcome.concerns, debug=cell.outcome.debug)
 

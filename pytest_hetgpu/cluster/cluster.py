@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ClusterNode:
-    """One node with the runtime that reaches it, and what it was found to be where it was looked at."""
+    """One node with the runtime that reaches it, and its environment if it was inspected."""
 
     node: Node
     runtime: Runtime
@@ -37,8 +37,8 @@ class ClusterNode:
 class Cluster:
     """The nodes of one job. `control` is a node without ranks that starts it; None: the first node does.
 
-    `concerns` are what is to be feared of them for this job, the certain and the worst first; `wire` is what the way
-    between them can carry, where that was found out.
+    `concerns` are the warnings of preflight, the certain and worst first. `wire` is the bandwidth between the nodes, if
+    it was measured.
     """
 
     job: Job
@@ -49,7 +49,7 @@ class Cluster:
 
     @property
     def launcher(self) -> Runtime:
-        """Where the job's command is started."""
+        """The runtime that the job's command is started on."""
         return (self.control or self.nodes[0]).runtime
 
     @property
@@ -57,14 +57,20 @@ class Cluster:
         """The nodes with ranks, then the launcher without."""
         return (*self.nodes, self.control) if self.control else self.nodes
 
-    def informed(self, seen: Mapping[int, Environment]) -> Cluster:
-        """The cluster whose nodes have what they were seen to be, by index."""
+    @property
+    def environments(self) -> dict[int, Environment]:
+        """The environments of the nodes that were inspected, by index."""
+        found = ((one.node.index, one.environment) for one in self.all_nodes)
+        return {index: environment for index, environment in found if environment is not None}
+
+    def with_environments(self, seen: Mapping[int, Environment]) -> Cluster:
+        """Return the cluster whose nodes have these environments, by index."""
         nodes = tuple(replace(member, environment=seen[member.node.index]) for member in self.nodes)
         control = replace(self.control, environment=seen[self.control.node.index]) if self.control else None
         return replace(self, nodes=nodes, control=control)
 
     def sweep(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Stops what a command left running on any node: survivors as `NAME (PID) on NODE`, and why nodes were lost."""
+        """Stop leftovers of a command on all nodes. Return survivors as `NAME (PID) on NODE`, and reasons of losses."""
         survivors, lost = [], []
         for member, node in self._members():
             try:
@@ -77,11 +83,11 @@ class Cluster:
         return tuple(survivors), tuple(lost)
 
     def looks(self) -> dict[str, StackDumper]:
-        """How to look at what runs on the nodes besides the launcher's, by their names."""
+        """Return the stack dumpers of the nodes other than the launcher's, by node name."""
         return {node.name: member.stacks for member, node in self._members() if member is not self.launcher}
 
     def traffic(self) -> dict[str, int]:
-        """Bytes that each node's fabric interface has received and sent so far, by node; no entry where none tells."""
+        """Return the bytes that each node's fabric interface has received and sent, by node, if it is known."""
         found = {}
         for member, node in self._members():
             device = node.hardware.fabric.netdev
@@ -96,9 +102,10 @@ class Cluster:
         return found
 
     def unplugged(self) -> tuple[str, ...]:
-        """Interfaces that carry the job between its nodes, and have gone since: `eth0 of node1 is gone`.
+        """Return interfaces that the job uses between its nodes and that have disappeared: `eth0 of node1 is gone`.
 
-        Nothing of a job on one node, nor of nodes whose interface is not known: of a host others come and go.
+        Return nothing for a job on one node, and for nodes whose interface is unknown: other interfaces of a host may
+        change.
         """
         members = self._members()
         found = []
@@ -115,7 +122,7 @@ class Cluster:
         return tuple(found)
 
     def _carrying(self, node: Node) -> tuple[str, ...]:
-        """The interfaces that a node had when it was made and that its job goes over, as far as that is known."""
+        """Return the interfaces that a node had at its start and that its job uses, as far as they are known."""
         seen = next((one.environment for one in self.all_nodes if one.node is node), None)
         had = seen.items("nics") if seen else ()
         if node.hardware.fabric.netdev:
@@ -123,7 +130,7 @@ class Cluster:
         return had if node.container and node.container.network == "user" else ()
 
     def oom_kills(self) -> dict[str, tuple[str, int]]:
-        """How often the kernel's OOM killer struck on each node so far, by node, and which file counts it."""
+        """Return the number of OOM kills on each node so far, with the file that counts them."""
         found = {}
         here: tuple[str, int] | None = None
         for one in self.all_nodes:
@@ -146,22 +153,22 @@ class Cluster:
 
 
 def local(job: Job, runtimes: dict[str, Runtime]) -> Cluster:
-    """Nodes that are processes of this machine, checked to have the accelerator they are said to have.
+    """Return the cluster of processes of this machine. Raise NotHere if the accelerator of a node is missing.
 
-    NotHere names what is missing. `runtimes` are kept by name for the next cells.
+    `runtimes` are kept by name for the next cells.
     """
     nodes = tuple(_local(node, runtimes) for node in job.nodes)
     return Cluster(job, nodes, _local(job.launcher, runtimes) if job.launcher else None)
 
 
-def gathered(job: Job, members: Mapping[int, RemoteNode], environments: Mapping[int, Environment]) -> Cluster:
-    """Nodes that were made and joined, by their index. NotHere where one lacks its accelerator."""
-    nodes = {node.index: _gathered(node, members[node.index], environments[node.index]) for node in job.all_nodes}
+def of_members(job: Job, members: Mapping[int, RemoteNode], environments: Mapping[int, Environment]) -> Cluster:
+    """Return the cluster of provisioned nodes, given by their index. Raise NotHere if one lacks its accelerator."""
+    nodes = {node.index: _of_member(node, members[node.index], environments[node.index]) for node in job.all_nodes}
     ranks = tuple(nodes[node.index] for node in job.nodes)
     return Cluster(job, ranks, nodes[job.launcher.index] if job.launcher else None)
 
 
-def _gathered(node: Node, member: RemoteNode, environment: Environment) -> ClusterNode:
+def _of_member(node: Node, member: RemoteNode, environment: Environment) -> ClusterNode:
     if node.ranks:
         _require_devices(node, member)
     return ClusterNode(node, member, environment)

@@ -1,7 +1,7 @@
-"""What the nodes of a placement are now, against what they were in the first part of the run.
+"""Changes of a placement's nodes since the first part of the run.
 
-Libraries on a node can only be seen when the node is there: then no part of the run is to be refused any more, but each
-cell that runs among other versions than its neighbours says so.
+Libraries on a node can be inspected only when the node is there. It is too late to refuse the resume then, but each
+cell that runs with other versions than earlier ones has a warning.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ _UNKNOWN = "?"
 _CURE = "what was judged before stays; for a verdict on these versions alone start a new run"
 
 
-class Moved(PreflightWarning):
-    """A node is not what it was; a cell may well pass."""
+class DriftWarning(PreflightWarning):
+    """A warning about a changed node. The cell may pass."""
 
     def __str__(self) -> str:
         return f"{self.node}: {self.why}; {self.remedy}"
 
 
-def set_first(run: Path) -> None:
-    """Keeps what the first part saw of each placement. Raises OSError."""
+def keep_first_facts(run: Path) -> None:
+    """Copy the facts that the first part saw of each placement. Raise OSError."""
     for path in (run / "placements").glob("*/environment.json"):
         if not path.with_name(FIRST).exists():
             shutil.copy2(path, path.with_name(FIRST))
 
 
-def moved(run: Path, now: PlacementFacts) -> Iterator[PreflightWarning]:
-    """Each version that a node had in the first part and has not now; nothing in the first part itself."""
+def drift_since_start(run: Path, now: PlacementFacts) -> Iterator[PreflightWarning]:
+    """Yield each version that a node had in the first part and has no more; nothing in the first part itself."""
     path = environment.path_of(run, now.name).with_name(FIRST)
     if not path.exists():
         return
@@ -53,4 +53,4 @@ def moved(run: Path, now: PlacementFacts) -> Iterator[PreflightWarning]:
             was, told = (display(one.environment.fact(fact)) for one in (before.nodes[name], node))
             if was != told and _UNKNOWN not in (was, told):
                 why = f"{fact} is {told}, but was {was} in the first part of this run"
-                yield Moved(Kind.UNKNOWN, name, why, _CURE, certain=False)
+                yield DriftWarning(Kind.UNKNOWN, name, why, _CURE, certain=False)

@@ -1,46 +1,40 @@
-"""What is known of a cell's nodes before it runs: each is looked at once, kept with the run, held against the cell."""
+"""The facts of nodes: each node is inspected once per process, and its facts are kept with the run."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
 from pathlib import Path
 
 from pytest_hetgpu.cluster.cluster import Cluster, ClusterNode
-from pytest_hetgpu.cluster.drift import moved
+from pytest_hetgpu.cluster.drift import drift_since_start
 from pytest_hetgpu.cluster.inspect import collect, look_for, ready
 from pytest_hetgpu.cluster.preflight.warning import PreflightWarning
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.model.facts import Environment
-from pytest_hetgpu.model.job import Job
 from pytest_hetgpu.store import environment as files
 from pytest_hetgpu.store.environment import NodeFacts, PlacementFacts
-
-# Versions that an expectation may ask for; what a run itself says of them wins.
-_ASKED_FOR = ("openmpi", "mpich", "ucx", "ucc", "libfabric", "cuda.driver", "rocm.version", "nccl", "rccl", "torch")
-_CAPABILITIES: Mapping[str, tuple[str, str]] = {"no-large-bar": ("large_bar.rocm", "no")}
 
 Key = tuple[str, str]
 Hold = Callable[[], AbstractContextManager[object]]
 
 
-class Surroundings:
-    """The nodes that one process has looked at; `run` is the run's folder."""
+class FactsCache:
+    """The inspected nodes of one process. `run` is the run's folder."""
 
     def __init__(self, run: Path) -> None:
         self.run = run
         self._looked: dict[Key, Environment] = {}
         self._kept: set[str] = set()
-        self._moved: dict[str, tuple[PreflightWarning, ...]] = {}
+        self._drift: dict[str, tuple[PreflightWarning, ...]] = {}
 
-    def of(
+    def gather(
         self, cluster: Cluster, held: Hold = nullcontext, meanwhile: Callable[[], object] = bool
     ) -> dict[int, Environment]:
-        """What each node of a cluster was seen to be, by index; the first time also kept with the run.
+        """Return the environments of a cluster's nodes, by index. The first time, keep them with the run.
 
-        A node is looked at while its host is `held`, and `meanwhile` is called.
+        A node is inspected while its host is `held`; `meanwhile` is called at the same time.
         """
         unseen = {_key(member) for member in cluster.all_nodes if not member.environment} - self._looked.keys()
         if unseen:
@@ -53,15 +47,15 @@ class Surroundings:
             self._kept.add(name)
             placement = PlacementFacts(name, _named(cluster, seen))
             files.write(self.run, placement)
-            self._moved[name] = tuple(moved(self.run, placement))
+            self._drift[name] = tuple(drift_since_start(self.run, placement))
         return seen
 
-    def moved(self, cluster: Cluster) -> tuple[PreflightWarning, ...]:
-        """What is not as it was when the run began, of nodes that were looked at."""
-        return self._moved.get(_placement(cluster), ())
+    def drift(self, cluster: Cluster) -> tuple[PreflightWarning, ...]:
+        """Return the versions that have changed on inspected nodes since the first part of the run."""
+        return self._drift.get(_placement(cluster), ())
 
     def _look(self, member: ClusterNode, meanwhile: Callable[[], object]) -> None:
-        """A process of this machine has no agent: it is looked at directly, once for each MPI."""
+        """Inspect a process of this machine directly, as it has no agent; once per MPI."""
         key = _key(member)
         if member.environment or key in self._looked:
             return
@@ -79,26 +73,6 @@ class Surroundings:
 
 def _key(member: ClusterNode) -> Key:
     return member.node.host, member.node.stack.prefix if member.node.stack else ""
-
-
-def informed(job: Job, seen: Mapping[int, Environment]) -> Job:
-    """The job with what its nodes have in common: versions and capabilities that an expectation may ask for."""
-    ranked = [seen[node.index] for node in job.nodes]
-    facts = {}
-    for name in _ASKED_FOR:
-        values = {environment.text(name) for environment in ranked}
-        value = values.pop()
-        if value and not values:
-            facts[name] = value
-    found = {
-        name
-        for name, (fact, value) in _CAPABILITIES.items()
-        if any(environment.text(fact) == value for environment in ranked)
-    }
-    demand = replace(
-        job.demand, facts={**facts, **job.demand.facts}, capabilities=job.demand.capabilities | frozenset(found)
-    )
-    return replace(job, demand=demand)
 
 
 def _placement(cluster: Cluster) -> str:

@@ -1,4 +1,4 @@
-"""What a plan needs to know of a node that is there: its folder, its user, and the network that it really has."""
+"""Facts that only a running node can give to a plan: its folder, its user and its network."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ _OTHERS = 4
 _TUNNELS = ("tun", "vxlan", "geneve", "wireguard", "gre", "gretap", "ppp", "ipip")
 
 
-def of(
+def discover(
     node: Node, member: RemoteNode, seen: Environment, *, alone: bool = False, others: Sequence[str] = ()
 ) -> DiscoveredNode:
-    """The sight of a node; what cannot be told of its network is left open. Never raises for a node that is lost.
+    """Return the facts of a running node. Unknown parts of the network stay open. A lost node raises no error.
 
     `alone` is True if all nodes of the job are on its host; `others` are the hosts of the others.
     """
@@ -70,17 +70,17 @@ def of(
 
 
 def _given(node: Node, *, alone: bool) -> bool:
-    """Whether the interface is known without looking: the fabric names it, or the container's network does.
+    """Return whether the interface is known without inspection: from the fabric, or from the container's network.
 
-    A cell that names one itself does not count: later cells have the same nodes. Nor does the loopback that plans give
-    to nodes of one host.
+    An interface that a cell names does not count: later cells have the same nodes. Nor does the loopback of plans for
+    nodes of one host.
     """
     own_network = node.container is not None and node.container.network == "user"
     return own_network or node.hardware.fabric.netdev not in (None, *((LOOPBACK,) * alone))
 
 
 def _prefix(node: Node, member: RemoteNode) -> str:
-    """The prefix of a node's MPI as its ranks will report it: module systems and clusters like links."""
+    """Return the prefix of a node's MPI as its ranks will report it, with links resolved."""
     if not (node.stack and node.stack.prefix):
         return ""
     try:
@@ -92,7 +92,7 @@ def _prefix(node: Node, member: RemoteNode) -> str:
 
 
 def roce(fabric: Fabric, seen: Environment) -> rdma.GidChoice | None:
-    """The HCA, interface and GID that a RoCE job on the node must name, within what the matrix says of them."""
+    """Return the HCA, interface and GID for a RoCE job on the node, within the settings of the matrix."""
     layer = _link_layer(fabric)
     if layer != "Ethernet":
         return None
@@ -103,7 +103,7 @@ def roce(fabric: Fabric, seen: Environment) -> rdma.GidChoice | None:
 
 
 def infiniband(fabric: Fabric, seen: Environment) -> str:
-    """The HCA of a node that has one active port of InfiniBand; of several libraries choose better than a rule."""
+    """Return the HCA of a node with one active InfiniBand port. With several, the library chooses better."""
     layer = _link_layer(fabric)
     if layer != "InfiniBand":
         return ""
@@ -124,15 +124,15 @@ def _ports(seen: Environment, layer: str) -> Iterator[tuple[str, int]]:
 
 
 def _device(hca: str, port: int) -> str:
-    """`mlx5_0`, or `mlx5_0:2` of an adapter with several ports."""
+    """Return `mlx5_0`, or `mlx5_0:2` for an adapter with several ports."""
     return hca if port == 1 else f"{hca}:{port}"
 
 
 def _interface(member: RemoteNode, seen: Environment, hosts: Sequence[str]) -> InterfaceChoice:
-    """The interface by which others reach the node; `hosts` are its own and the others, () of a host alone.
+    """Return the interface by which others reach the node; `hosts` are its own and the others, () of a host alone.
 
-    A node may know itself by an address of loopback, as on Debian: then the route to another node tells. A tunnel that
-    has the default route is passed over, as it leads to any host.
+    On Debian, a node may resolve its own name to loopback: then the route to another node decides. A tunnel with the
+    default route is skipped, as it leads to any host.
     """
     hosts = [host.strip("[]") for host in hosts]
     try:
@@ -161,7 +161,7 @@ def _routing(member: RemoteNode, hosts: Sequence[str]) -> routing.Routing:
 
 
 def _network(seen: Environment, routes: str) -> Network:
-    """The interfaces that a node showed to be up; an address shows in the routes."""
+    """Return the interfaces of a node that are up. Routes show whether one has an address."""
     addressed = routed_interfaces(routes)
     found = [
         Interface(
@@ -176,6 +176,6 @@ def _network(seen: Environment, routes: str) -> Network:
 
 
 def _kind(name: str, seen: Environment) -> str:
-    """A bridge or a tunnel by what the node's sysfs calls it, else by its name."""
+    """Return whether an interface is a bridge or a tunnel, by the node's sysfs, else by its name."""
     said = seen.text(f"nics.{name}.kind")
     return "tunnel" if said in _TUNNELS else "bridge" if said == "bridge" else kind_of(name)

@@ -18,9 +18,9 @@ _COUNT = re.compile(rb"^oom_kill (\d+)$", re.MULTILINE)
 
 @lru_cache(maxsize=64)
 def places(cgroups: bytes | None) -> tuple[str, ...]:
-    """Files that may count for processes of these control groups (/proc/self/cgroup), the nearest first.
+    """Return files that may count for processes of these control groups (/proc/self/cgroup), the nearest first.
 
-    In a container the group's own folder is mounted as if it were the root of all.
+    A container mounts the folder of its own group as the root.
     """
     found: list[str] = []
     for line in (cgroups or b"").decode(errors="replace").splitlines():
@@ -36,16 +36,16 @@ def places(cgroups: bytes | None) -> tuple[str, ...]:
 
 
 def count(files: Mapping[str, bytes | None]) -> tuple[str, int] | None:
-    """The first of these files that counts, and its count; None where none does."""
+    """Return the first of these files that counts, with its count, or None."""
     for path, text in files.items():
-        told = _COUNT.search(text or b"")
-        if told:
-            return path, int(told[1])
+        describe = _COUNT.search(text or b"")
+        if describe:
+            return path, int(describe[1])
     return None
 
 
-def told(node: str, before: tuple[str, int] | None, after: tuple[str, int] | None) -> str:
-    """A line on what the kernel killed in between, "" where it killed nothing, or nobody can tell."""
+def describe(node: str, before: tuple[str, int] | None, after: tuple[str, int] | None) -> str:
+    """Return a line on the kills between two counts, or "" if there were none or they are unknown."""
     if not before or not after or before[0] != after[0] or after[1] <= before[1]:
         return ""
     killed = after[1] - before[1]

@@ -1,4 +1,4 @@
-"""Placements whose nodes are made and joined, and stay for the next cells: a hundred cells cost one start."""
+"""Placements whose nodes are provisioned and connected. They stay for the next cells."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from time import monotonic
 from types import SimpleNamespace
 
 from pytest_hetgpu.cluster import inspect, network
-from pytest_hetgpu.cluster.ssh import Berth, join
+from pytest_hetgpu.cluster.ssh import NodeHandle, connect_nodes
 from pytest_hetgpu.errors import HetgpuError, NotHere
 from pytest_hetgpu.extensions.package_data import REMOTE
 from pytest_hetgpu.extensions.runtimes.base import Deployment, RemoteNode
@@ -28,92 +28,107 @@ _NOT_FOR_RANKS = ("__init__", "agent", "gather_facts", "leftovers")
 
 
 @dataclass(frozen=True)
-class Standing:
-    """One placement's nodes, ready: by index, a launcher without ranks the last."""
+class ProvisionedPlacement:
+    """The nodes of one placement, ready for jobs. Handles and environments have the order of `Job.everybody`."""
 
-    berths: tuple[Berth, ...]
+    handles: tuple[NodeHandle, ...]
     deployment: Deployment
     environments: tuple[Environment, ...]
+    #: Facts of each node that only a running node can give, by its index.
     sights: Mapping[int, DiscoveredNode]
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether a node of it is lost."""
+        return any(handle.member.lost() for handle in self.handles)
+
     def close(self) -> None:
-        """Leaves nothing of it behind."""
-        _close(self.berths, self.deployment)
+        """Stop and remove its nodes."""
+        _close(self.handles, self.deployment)
 
 
-class Placements:
-    """The standing placements of one process, the least used closed first. `run` is the run's name, for labels.
+class ClusterPool:
+    """The provisioned placements of one process. The least recently used one is closed first.
 
-    `telling` is told what the nodes of a job wait for, "" once that is over. `meanwhile` is called while they start.
+    `run` is the name of the run, for labels. `report_wait` is called with a job and the reason that its nodes wait, and
+    with "" at the end of the wait. `meanwhile` is called while nodes start.
     """
 
     def __init__(
         self,
         run: str,
-        telling: Callable[[Job, str], None] = lambda *_: None,
+        report_wait: Callable[[Job, str], None] = lambda *_: None,
         meanwhile: Callable[[Job], object] = lambda _: None,
     ) -> None:
         self.run = run
-        self._telling = telling
+        self._report_wait = report_wait
         self._meanwhile = meanwhile
-        self._standing: dict[str, Standing] = {}
+        self._placements: dict[str, ProvisionedPlacement] = {}
+        self._tainted: set[str] = set()
         self._failed: dict[str, list[HetgpuError]] = {}
         self._kinds: set[str] = set()
 
-    def of(self, job: Job) -> Standing:
-        """The nodes of a job, made if they are not there, or not any more.
+    def acquire(self, job: Job) -> ProvisionedPlacement:
+        """Return the nodes of a job; make them if they are not there or one is lost.
 
-        NotHere or ProvisionError where they cannot be: after two cells have met it, it is told the next ones at once.
+        Raise NotHere or ProvisionError. After two failures, later cells fail at once with the cached error.
         """
         key = identity(job)
         met = self._failed.get(key, [])
         if len(met) >= TRIES:
             raise met[-1]
-        standing = self._standing.pop(key, None)
-        if standing and (_ends_within(standing, job) or any(berth.member.lost() for berth in standing.berths)):
-            standing.close()
-            standing = None
-        if standing is None:
+        placement = self._placements.pop(key, None)
+        if placement and (_ends_within(placement, job) or placement.is_lost):
+            placement.close()
+            placement = None
+        if placement is None:
             self._make_room(job)
             try:
-                standing = self._open(job)
+                placement = self._open(job)
             except HetgpuError as error:
                 self._failed[key] = [*met, error]
                 raise
-        self._standing[key] = standing
-        return standing
+        self._placements[key] = placement
+        return placement
 
-    def ready(self, job: Job) -> bool:
-        """Whether the nodes of a job are there and none of them is lost."""
-        standing = self._standing.get(identity(job))
-        return standing is not None and not any(berth.member.lost() for berth in standing.berths)
+    def is_ready(self, job: Job) -> bool:
+        """Return whether the nodes of a job are there and none of them is lost."""
+        placement = self._placements.get(identity(job))
+        return placement is not None and not placement.is_lost
 
-    def forgive(self, job: Job) -> None:
-        """Forgets that the nodes of a job could not be made: they are tried again."""
+    def reset_failures(self, job: Job) -> None:
+        """Forget the errors that provisioning the nodes of a job raised: the next `acquire` tries again."""
         self._failed.pop(identity(job), None)
 
-    def _make_room(self, job: Job) -> None:
-        """Closes the least used; and what a scheduler gave, for the job may be waiting for just those nodes."""
-        given = [key for key, one in self._standing.items() if any(_lent(berth.node) for berth in one.berths)]
-        if any(map(_lent, job.all_nodes)):
-            for key in given:
-                self._standing.pop(key).close()
-        while len(self._standing) >= MOST:
-            self._standing.pop(next(iter(self._standing))).close()
+    def taint(self, job: Job) -> None:
+        """Mark the nodes of a job as tainted by it; `evict` closes them."""
+        self._tainted.add(identity(job))
 
-    def discard(self, job: Job) -> None:
-        """Closes the nodes of a job: the next cell of its placement gets fresh ones."""
-        standing = self._standing.pop(identity(job), None)
-        if standing:
-            standing.close()
+    def evict(self) -> None:
+        """Close the tainted nodes: the next cell of their placement gets fresh ones."""
+        while self._tainted:
+            placement = self._placements.pop(self._tainted.pop(), None)
+            if placement:
+                placement.close()
+
+    def _make_room(self, job: Job) -> None:
+        """Close the least recently used placements, and those of a scheduler: the job may wait for just their nodes."""
+        given = [
+            key for key, one in self._placements.items() if any(_is_scheduled(handle.node) for handle in one.handles)
+        ]
+        if any(map(_is_scheduled, job.all_nodes)):
+            for key in given:
+                self._placements.pop(key).close()
+        while len(self._placements) >= MOST:
+            self._placements.pop(next(iter(self._placements))).close()
 
     def close(self) -> None:
-        """Closes everything, connections to engines too."""
-        standing = tuple(self._standing.values())
-        self._standing.clear()
+        """Close all placements, and the connections to engines."""
+        placements = tuple(self._placements.values())
+        self._placements.clear()
         try:
             with ThreadPoolExecutor(max_workers=MOST) as pool:
-                closings = [pool.submit(one.close) for one in standing]
+                closings = [pool.submit(one.close) for one in placements]
             for closing in closings:
                 closing.result()
         finally:
@@ -121,52 +136,52 @@ class Placements:
                 with mistakes_of(kind):
                     runtime_of(kind).shut()
 
-    def _open(self, job: Job) -> Standing:
+    def _open(self, job: Job) -> ProvisionedPlacement:
         name = re.sub(r"[^A-Za-z0-9_.-]", "_", f"{job.matrix}-{job.axes['placement']}")
         owner = f"{getpass.getuser()}@{os.uname().nodename}:{os.getpid()}"
-        deployment = Deployment(name, self.run, owner, job.all_nodes, partial(self._telling, job))
+        deployment = Deployment(name, self.run, owner, job.all_nodes, partial(self._report_wait, job))
         self._kinds |= {node.hardware.runtime for node in job.all_nodes}
-        berths: list[Berth] = []
+        handles: list[NodeHandle] = []
         try:
             openers = [_opener(node, deployment) for node in job.all_nodes]
-            berths += _together(openers, deployment, partial(self._meanwhile, job))
-            environments = _joined_and_seen(berths, job.launch_node)
-            sights = _sights(berths, environments)
+            handles += _together(openers, deployment, partial(self._meanwhile, job))
+            environments = _connect_and_inspect(handles, job.launch_node)
+            sights = _sights(handles, environments)
         except BaseException:
-            _close(berths, deployment)
+            _close(handles, deployment)
             raise
-        return Standing(tuple(berths), deployment, environments, sights)
+        return ProvisionedPlacement(tuple(handles), deployment, environments, sights)
 
 
-def _sights(berths: Sequence[Berth], environments: Sequence[Environment]) -> dict[int, DiscoveredNode]:
-    """Return the sight of each node, by its index."""
-    hosts = tuple(dict.fromkeys(berth.node.host for berth in berths))
+def _sights(handles: Sequence[NodeHandle], environments: Sequence[Environment]) -> dict[int, DiscoveredNode]:
+    """Return the facts of each node that planning needs, by its index."""
+    hosts = tuple(dict.fromkeys(handle.node.host for handle in handles))
 
-    def sight(berth: Berth, seen: Environment) -> tuple[int, DiscoveredNode]:
-        others = tuple(host for host in hosts if host != berth.node.host)
-        return berth.node.index, network.of(berth.node, berth.member, seen, alone=not others, others=others)
+    def sight(handle: NodeHandle, seen: Environment) -> tuple[int, DiscoveredNode]:
+        others = tuple(host for host in hosts if host != handle.node.host)
+        return handle.node.index, network.discover(handle.node, handle.member, seen, alone=not others, others=others)
 
-    with ThreadPoolExecutor(max_workers=min(32, len(berths))) as pool:
-        return dict(pool.map(sight, berths, environments))
-
-
-def _ends_within(standing: Standing, job: Job) -> bool:
-    """Whether what a scheduler lent would end before the time limit of a job that a fresh loan can outlive."""
-    terms = (berth.member.walltime for berth in standing.berths)
-    return any(monotonic() - term.began > term.seconds - job.timeout > 0 for term in terms if term)
+    with ThreadPoolExecutor(max_workers=min(32, len(handles))) as pool:
+        return dict(pool.map(sight, handles, environments))
 
 
-def _close(berths: Sequence[Berth], deployment: Deployment) -> None:
+def _ends_within(placement: ProvisionedPlacement, job: Job) -> bool:
+    """Return whether an allocation ends before the time limit of the job, which fits into a fresh allocation."""
+    walltimes = (handle.member.walltime for handle in placement.handles)
+    return any(monotonic() - one.began > one.seconds - job.timeout > 0 for one in walltimes if one)
+
+
+def _close(handles: Sequence[NodeHandle], deployment: Deployment) -> None:
     try:
-        if berths:
-            with ThreadPoolExecutor(max_workers=min(16, len(berths))) as pool:
-                list(pool.map(lambda berth: berth.member.close(), berths))
+        if handles:
+            with ThreadPoolExecutor(max_workers=min(16, len(handles))) as pool:
+                list(pool.map(lambda handle: handle.member.close(), handles))
     finally:
         deployment.close()
 
 
 def identity(job: Job) -> str:
-    """Equal for jobs that can have the same nodes."""
+    """Return a key that is equal for jobs that can have the same nodes."""
     nodes = [replace(node, ranks=0) for node in job.all_nodes]
     return repr((job.matrix, job.axes["placement"], [_of(node) for node in nodes], job.launch_node.index))
 
@@ -174,12 +189,12 @@ def identity(job: Job) -> str:
 def _of(node: Node) -> tuple[object, ...]:
     launcher = node.stack.launcher if node.stack else ""
     # What a scheduler chose is no part of what it is asked for.
-    host = "" if _lent(node) else node.host
+    host = "" if _is_scheduled(node) else node.host
     asked = (node.hardware.name, node.hardware.settings)
     return node.index, asked, host, node.name, node.reach, node.image, node.container, launcher
 
 
-def _lent(node: Node) -> bool:
+def _is_scheduled(node: Node) -> bool:
     return runtime_of(node.hardware.runtime).schedules
 
 
@@ -190,12 +205,12 @@ def rank_programs() -> dict[str, bytes]:
     return {f"programs/{file.name}": file.read_bytes() for file in files}
 
 
-def _opener(node: Node, deployment: Deployment) -> Callable[[], Berth]:
-    def open_node() -> Berth:
+def _opener(node: Node, deployment: Deployment) -> Callable[[], NodeHandle]:
+    def open_node() -> NodeHandle:
         member = runtime_of(node.hardware.runtime).open(node, deployment)
         try:
             member.put(rank_programs())
-            return Berth(replace(node, host=member.allocated_host) if member.allocated_host else node, member)
+            return NodeHandle(replace(node, host=member.allocated_host) if member.allocated_host else node, member)
         except BaseException:
             member.close()
             raise
@@ -203,33 +218,33 @@ def _opener(node: Node, deployment: Deployment) -> Callable[[], Berth]:
     return open_node
 
 
-def _joined_and_seen(berths: Sequence[Berth], starter: Node) -> tuple[Environment, ...]:
-    """Looks at all nodes while they are joined: ssh waits more than it works."""
-    with ThreadPoolExecutor(max_workers=min(16, len(berths))) as pool:
-        looks = [pool.submit(_look, berth) for berth in berths]
-        first = next(berth for berth in berths if berth.node.index == starter.index)
-        join(first, [berth for berth in berths if berth is not first])
+def _connect_and_inspect(handles: Sequence[NodeHandle], starter: Node) -> tuple[Environment, ...]:
+    """Inspect all nodes while they are connected: ssh waits more than it works."""
+    with ThreadPoolExecutor(max_workers=min(16, len(handles))) as pool:
+        looks = [pool.submit(_look, handle) for handle in handles]
+        first = next(handle for handle in handles if handle.node.index == starter.index)
+        connect_nodes(first, [handle for handle in handles if handle is not first])
         return tuple(look.result() for look in looks)
 
 
-def _look(berth: Berth) -> Environment:
+def _look(handle: NodeHandle) -> Environment:
     try:
-        host = berth.member.host()
+        host = handle.member.host()
     except NotHere:
-        host = _Asked(berth.member)
-    environment = inspect.collect(host, inspect.look_for(berth.node))
-    told = {name: found(value) for name, value in berth.member.provision_facts.items()}
+        host = _MinimalHost(handle.member)
+    environment = inspect.collect(host, inspect.look_for(handle.node))
+    told = {name: found(value) for name, value in handle.member.provision_facts.items()}
     return replace(environment, facts={**environment.facts, **told}) if told else environment
 
 
-class _Asked:
-    """As much of a testinfra host as accounting needs, where testinfra is not installed."""
+class _MinimalHost:
+    """The part of a testinfra host that inspection needs, for a machine without testinfra."""
 
     def __init__(self, member: RemoteNode) -> None:
         self._member = member
 
     def run(self, command: str, *args: str) -> inspect.Answer:
-        """Runs `python3 -c` with these arguments, which is all that `command` ever is."""
+        """Run `python3 -c` with these arguments: `command` is never anything else."""
         answer = self._member.exec(("python3", "-c", *args), timeout=2 * inspect.TIMEOUT)
         return SimpleNamespace(
             rc=answer.returncode,
@@ -239,11 +254,11 @@ class _Asked:
 
 
 def _together(
-    openers: Sequence[Callable[[], Berth]], deployment: Deployment, meanwhile: Callable[[], object]
-) -> list[Berth]:
+    openers: Sequence[Callable[[], NodeHandle]], deployment: Deployment, meanwhile: Callable[[], object]
+) -> list[NodeHandle]:
     """Open all side by side, and do something else. If one fails, close the others and raise the first error."""
     pool = ThreadPoolExecutor(max_workers=min(16, len(openers)))
-    futures: list[Future[Berth]] = [pool.submit(opener) for opener in openers]
+    futures: list[Future[NodeHandle]] = [pool.submit(opener) for opener in openers]
     try:
         inspect.ready()
         meanwhile()

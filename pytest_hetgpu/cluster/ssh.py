@@ -1,7 +1,7 @@
-"""Joins nodes by ssh without passwords: a key pair made on the node that starts jobs, and a door for it on the others.
+"""Connect nodes by ssh without passwords. The node that starts jobs has a key pair, the others accept that key.
 
-The private key never leaves its node, the others' host keys come from the nodes themselves and are pinned, each door is
-an sshd of ours on a free port that takes nothing but this key; all of it is gone with the nodes.
+The private key never leaves its node. The host keys of the others come from those nodes and are pinned. Each of them
+runs an sshd of this run on a free port, which accepts only this key. All of it is removed with the nodes.
 """
 
 from __future__ import annotations
@@ -20,44 +20,49 @@ SLOW = 20.0
 
 
 @dataclass(frozen=True)
-class Berth:
-    """A node with the one who reaches it."""
+class NodeHandle:
+    """A node with its connection."""
 
     node: Node
     member: RemoteNode
 
     @property
-    def words(self) -> str:
-        """`node1 (g4ad on 10.0.0.5)`, as errors name it."""
+    def description(self) -> str:
+        """The node as errors name it: `node1 (g4ad on 10.0.0.5)`."""
         return f"{self.node.name} ({self.node.hardware.name} on {self.node.host})"
 
 
-def join(starter: Berth, others: Sequence[Berth]) -> None:
-    """Lets `starter` log in on all others with `ssh -F FOLDER/ssh_config NAME`; ProvisionError names who refuses."""
+def connect_nodes(starter: NodeHandle, others: Sequence[NodeHandle]) -> None:
+    """Let `starter` log in to all others with `ssh -F FOLDER/ssh_config NAME`.
+
+    Raise ProvisionError with the name of a node that refuses.
+    """
     if not others:
         return
     public = starter.member.key()
     with ThreadPoolExecutor(max_workers=min(32, len(others))) as pool:
-        doors = list(pool.map(lambda berth: berth.member.start_sshd(public, session_environment(berth.node)), others))
+        servers = list(
+            pool.map(lambda handle: handle.member.start_sshd(public, session_environment(handle.node)), others)
+        )
         folder = starter.member.folder
-        entries = [(berth.node, door) for berth, door in zip(others, doors, strict=True)]
+        entries = [(handle.node, server) for handle, server in zip(others, servers, strict=True)]
         files = {CONFIG: ssh_config(folder, entries), KNOWN_HOSTS: known_hosts(entries)}
         starter.member.put({name: text.encode() for name, text in files.items()})
-        list(pool.map(lambda berth: _try(starter, berth), others))
+        list(pool.map(lambda handle: _try(starter, handle), others))
 
 
-def _try(starter: Berth, other: Berth) -> None:
+def _try(starter: NodeHandle, other: NodeHandle) -> None:
     config = f"{starter.member.folder}/{CONFIG}"
     try:
         answer = starter.member.exec(("ssh", "-F", config, other.node.name, "true"), timeout=SLOW)
     except ProvisionError as error:
         why = str(error).removeprefix(f"{error.node}: ")
-        raise ProvisionError(other.words, f"{starter.words} cannot try ssh to it: {why}") from None
+        raise ProvisionError(other.description, f"{starter.description} cannot try ssh to it: {why}") from None
     if answer.returncode:
         said = " ".join(answer.stderr.decode(errors="replace").split()) or f"exit code {answer.returncode}"
         where = f"{address(other.node)} ({_hint(said)})"
         log = other.member.sshd_log()
-        raise ProvisionError(other.words, f"ssh from {starter.words} to {where} failed: {said}", log)
+        raise ProvisionError(other.description, f"ssh from {starter.description} to {where} failed: {said}", log)
 
 
 _HINTS: Mapping[str, str] = {

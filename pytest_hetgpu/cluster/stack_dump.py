@@ -57,7 +57,7 @@ Answer = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class RankStacks:
     """What was seen of one rank: where it is, and whether it was somewhere else shortly before."""
 
     position: Position
@@ -101,7 +101,7 @@ def said(answers: Sequence[Answer], hellos: Mapping[int, Hello], ranks: int, ove
         if rank not in seen:
             known = "ended" if rank in hellos else "absent"
             host = hellos[rank].host if rank in hellos else ""
-            seen[rank] = Seen(Position(rank=rank, host=host, state=known if all_answered else "unseen"))
+            seen[rank] = RankStacks(Position(rank=rank, host=host, state=known if all_answered else "unseen"))
     found = [seen[rank] for rank in sorted(seen, key=lambda rank: rank or 0)]
     halted = [one for answer in answers for one in _halted(answer)]
     lines = [*map(_line, found[:_MOST_LINES]), *(one.line for one in halted)]
@@ -145,7 +145,7 @@ def _verdict(positions: Sequence[Position], overdue: TimeoutInfo, halted: Sequen
     return [f"hetgpu: stuck {after}, nothing moved: {told.sentence}"]
 
 
-def _line(seen: Seen) -> str:
+def _line(seen: RankStacks) -> str:
     one = seen.position
     who = f"rank {one.rank}" + (f" on {clean(one.host)}" if one.host else "") + (f" (pid {one.pid})" if one.pid else "")
     return f"hetgpu: stack: {who} {one.in_words()} [{facts(one)}]"
@@ -174,7 +174,7 @@ def _asked(look: StackDumper, others: Mapping[str, StackDumper], hellos: Mapping
     return list(map(dict, answers))
 
 
-def _ranks(answer: Answer) -> Iterable[Seen]:
+def _ranks(answer: Answer) -> Iterable[RankStacks]:
     host = clean(str(answer.get("host", "")).partition(".")[0])
     ranks = answer.get("ranks", ())
     for one in ranks if isinstance(ranks, list) else ():
@@ -184,7 +184,7 @@ def _ranks(answer: Answer) -> Iterable[Seen]:
             continue
 
 
-def _seen(one: Mapping[str, Any], host: str) -> Seen:
+def _seen(one: Mapping[str, Any], host: str) -> RankStacks:
     """What a node's agent says of one rank."""
     rank, pid, samples = int(one["rank"]), int(one["pid"]), list(one["samples"])
     last = samples[-1] if samples else {}
@@ -195,7 +195,9 @@ def _seen(one: Mapping[str, Any], host: str) -> Seen:
         state = "unseen"
     moved = not state and (_flows(samples) or any(has_moved(stacks[0], other) for other in stacks[1:]))
     told = _told(position)._replace(rank=rank, host=host, pid=pid, state=state, moved=moved)
-    return Seen(told, "" if stacks or state == "ended" or not samples else _trouble(samples[0].get("trouble") or ()))
+    return RankStacks(
+        told, "" if stacks or state == "ended" or not samples else _trouble(samples[0].get("trouble") or ())
+    )
 
 
 def _trouble(said: Iterable[object]) -> str:

@@ -1,4 +1,4 @@
-"""Runs a job: lease, record, run. The only effects between a plan and its judgement."""
+"""The launch of a job: lease its hosts, run it, record the result."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import shutil
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -14,8 +14,8 @@ from pytest_hetgpu.cluster import oom_kills
 from pytest_hetgpu.cluster.cluster import Cluster
 from pytest_hetgpu.cluster.leases.hold import held
 from pytest_hetgpu.errors import LaunchError, ProvisionError
-from pytest_hetgpu.execution.retry.budget import UNLIMITED, Budget
-from pytest_hetgpu.execution.retry.output import LIMIT, limited
+from pytest_hetgpu.execution.options import DEFAULTS, RunOptions
+from pytest_hetgpu.execution.output_limit import limited
 from pytest_hetgpu.extensions.runtimes.base import OnTimeout, TimeoutInfo, ignore
 from pytest_hetgpu.model.job import Job
 from pytest_hetgpu.model.outcome import RunResult
@@ -27,24 +27,11 @@ from pytest_hetgpu.store.redaction.redact import register_secrets
 COMMAND_NOT_FOUND = 127
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """What a run allows: its time, and bytes of output a cell."""
+def execute(cluster: Cluster, folder: RunFolder, journal: Journal | None, options: RunOptions = DEFAULTS) -> RunResult:
+    """Run a job and return its result, which is on disk. A launcher that cannot be started gives exit code 127.
 
-    budget: Budget = UNLIMITED
-    output: float = LIMIT
-
-
-BOUNDS = Bounds()
-
-
-def execute(cluster: Cluster, folder: RunFolder, journal: Journal | None, bounds: Bounds = BOUNDS) -> RunResult:
-    """The job's result, already on disk; a launcher that cannot be started ends with 127, as a shell would say it.
-
-    What is not the cell's own run (its debug rerun) is kept in its folder, and goes into no journal.
-
-    A measuring job has its hosts alone, whoever else runs cells on this machine; waiting for them is not its time.
-    It is stopped when its own time is over, or the run's.
+    A launch that is not the cell's own run, as a debug rerun, has no journal. The hosts of a measuring job are leased;
+    the wait for them does not count as time of the job. It is stopped at the end of its own time or of the run's.
     """
     job = cluster.job
     register_secrets(job.command.env, list(job.command.argv))
@@ -54,7 +41,7 @@ def execute(cluster: Cluster, folder: RunFolder, journal: Journal | None, bounds
         if journal:
             journal.started(job)
         try:
-            result = _bounded(cluster, folder, bounds)
+            result = _run(cluster, folder, options)
         except (LaunchError, ProvisionError) as error:
             result = not_started(job, output, [str(error)])
         result = replace(result, unleased=holding.lost, leased_here=holding.here)
@@ -63,9 +50,9 @@ def execute(cluster: Cluster, folder: RunFolder, journal: Journal | None, bounds
 
 
 def _recorded(job: Job, result: RunResult, folder: RunFolder, journal: Journal | None) -> RunResult:
-    """The result, with its output redacted before anything is made of it, and on disk.
+    """Redact the output, write the result to disk, and return it.
 
-    A process that outlived its launcher, or its node's connection, may write to the raw output still.
+    A process that outlived its launcher, or the connection of its node, may still write to the raw output.
     """
     ended = not (result.survivors or result.lost)
     result = replace(result, output=str(folder.publish(job.label, ended=ended)))
@@ -75,50 +62,50 @@ def _recorded(job: Job, result: RunResult, folder: RunFolder, journal: Journal |
     return result
 
 
-def _bounded(cluster: Cluster, folder: RunFolder, bounds: Bounds) -> RunResult:
-    """The job's result, with what its nodes tell; whose time the run's end cuts short is not looked at as if stuck."""
-    job, left = cluster.job, bounds.budget.left
+def _run(cluster: Cluster, folder: RunFolder, options: RunOptions) -> RunResult:
+    """Return the result with the observations of its nodes. At the end of the run's time no stacks are collected."""
+    job, left = cluster.job, options.budget.left
     output = folder.raw(job.label)
     if not left:
-        why = bounds.budget.why
+        why = options.budget.why
         _note(output, [f"hetgpu: not started: {why}"])
         return RunResult(job.command.argv, None, str(output), time.time(), 0.0, timed_out=True, spent=why)
     short = left < job.timeout
     before, kills_before = cluster.traffic(), cluster.oom_kills()
     overdue: OnTimeout = ignore if short else partial(_look, cluster, output, folder.stacks(job.label))
-    with limited(output, bounds.output) as finish:
+    with limited(output, options.output_limit) as finish:
         result = cluster.launcher.run(job.command, output=output, timeout=min(left, job.timeout), overdue=overdue)
         left_out = finish()
-    spent = bounds.budget.why if short and result.timed_out else ""
+    spent = options.budget.why if short and result.timed_out else ""
     result = _settled(cluster, replace(result, spent=spent, left_out=left_out), before)
     after = cluster.oom_kills()
-    killed = [oom_kills.told(node, count, after.get(node)) for node, count in kills_before.items()]
+    killed = [oom_kills.describe(node, count, after.get(node)) for node, count in kills_before.items()]
     _note(output, [line for line in killed if line])
     return result
 
 
 def never_started(job: Job, folder: RunFolder, journal: Journal, why: Sequence[str]) -> RunResult:
-    """As `execute` of a job whose nodes are not ready for it, with the lines `why` alone in its log."""
+    """Record a job that was not started; its log has only the lines `why`."""
     output = folder.start_log(job.label)
     journal.started(job)
     return _recorded(job, not_started(job, output, why), folder, journal)
 
 
 def not_started(job: Job, output: Path, why: Sequence[str]) -> RunResult:
-    """The result of a job that never ran, with the lines `why` in its log."""
+    """Return the result of a job that was not started, with the lines `why` in its log."""
     _note(output, why)
     return RunResult(job.command.argv, COMMAND_NOT_FOUND, str(output), time.time(), 0.0)
 
 
 def _look(cluster: Cluster, output: Path, kept: Path, overdue: TimeoutInfo) -> None:
-    """Keeps where the ranks of a job are whose time is over, before it is stopped."""
+    """Collect the stacks of all ranks at a timeout, before the job is stopped."""
     from pytest_hetgpu.cluster import stack_dump
 
     stack_dump.record(overdue, cluster.looks(), output, cluster.job.demand.ranks, kept)
 
 
 def _settled(cluster: Cluster, result: RunResult, before: dict[str, int]) -> RunResult:
-    """The result with what the nodes add to it: what moved and could have, what outlived the launcher, who is gone."""
+    """Return the result with the observations of the nodes: traffic, survivors, lost nodes and interfaces."""
     after = cluster.traffic() if before else {}
     moved = {node: count - before[node] for node, count in after.items() if node in before}
     survivors, lost = cluster.sweep()

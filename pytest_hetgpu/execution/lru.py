@@ -1,4 +1,4 @@
-"""Outcomes of the cells that a session came to last; all of them would be 9 kB a cell for hours."""
+"""The last outcomes of a process; all of them would take 9 kB per cell for hours."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pytest_hetgpu.model.outcome import Outcome
 MOST = 64
 
 
-class Remembered(dict[tuple[str, str], Outcome]):
-    """By matrix and label, the last `MOST` that were put in."""
+class LruCache(dict[tuple[str, str], Outcome]):
+    """The last `MOST` outcomes that were put in, by matrix and label."""
 
     def __setitem__(self, cell: tuple[str, str], outcome: Outcome) -> None:
         self.pop(cell, None)

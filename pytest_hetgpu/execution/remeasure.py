@@ -1,102 +1,91 @@
-"""What the speed of cells is held against, and how a cell that seems slow is made sure of."""
+"""Thresholds that a cell's times are compared with, and repeated launches of a cell that seems slow."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
 from pytest_hetgpu.cluster.cluster import Cluster
 from pytest_hetgpu.errors import NotHere, ProvisionError
-from pytest_hetgpu.execution.execute import BOUNDS, Bounds, execute
+from pytest_hetgpu.execution.context import RunContext
+from pytest_hetgpu.execution.execute import execute
 from pytest_hetgpu.model.job import Job, Scenario
 from pytest_hetgpu.model.outcome import Outcome, RunResult
 from pytest_hetgpu.model.verdict import Kind
 from pytest_hetgpu.planning import references
-from pytest_hetgpu.planning.matrix_set import MatrixSet
-from pytest_hetgpu.planning.references import Thresholds, Times
+from pytest_hetgpu.planning.prepare import with_thresholds, without_thresholds
+from pytest_hetgpu.planning.references import Times
 from pytest_hetgpu.store.folder import RunFolder, read_job, read_result
-
-if TYPE_CHECKING:
-    from pytest_hetgpu.analysis.baseline import Baseline
 
 AGAIN = "launch"
 BESIDE = "reference"
 _MICRO = 1e6
 
-Judged = Callable[..., Outcome]
-"""`judge_output` with what the run knows of failures."""
+Connect = Callable[[Scenario], Cluster]
 
 
-@dataclass(frozen=True)
-class Speeds:
-    """Of one process's part of a run; `provision` gives the nodes of a cell, `writer` is this process's name."""
+def add_thresholds(run: RunContext, cluster: Cluster, connect: Connect) -> Cluster:
+    """Return the cluster with all thresholds of its job: of the link, of other cells, and of the baseline.
 
-    suite: MatrixSet
-    folder: RunFolder
-    writer: str
-    provision: Callable[[Scenario], Cluster]
-    judged: Judged
-    baseline: Baseline | None = None
-    bounds: Bounds = BOUNDS
+    A reference cell that has not ended in this run is run on the nodes that `connect` returns.
+    """
+    job, baseline = cluster.job, run.options.baseline
+    given = run.suite.scenario(job).references
+    found = [
+        references.from_link(given, job.demand, cluster.wire),
+        references.from_cells(given, job.demand, lambda cell: _measure(run, job, cell, connect)),
+        baseline.limits(job) if baseline else {},
+    ]
+    before = baseline.facts(job) if baseline else {}
+    return replace(cluster, job=with_thresholds(job, *found, before=before))
 
-    def held(self, cluster: Cluster) -> Cluster:
-        """The nodes with the job as it is judged: with everything that its times are held against."""
-        job = cluster.job
-        scenario = self.suite.scenario(job)
-        found: list[Thresholds] = [job.demand.limits]
-        found.append(references.from_link(scenario.references, job.demand, cluster.wire))
-        found.append(references.from_cells(scenario.references, job.demand, lambda cell: self._measured(job, cell)))
-        if self.baseline:
-            found.append(self.baseline.limits(job))
-        if not any(found[1:]):
-            return cluster
-        before = self.baseline.facts(job) if self.baseline else {}
-        demand = replace(job.demand, limits=references.merged(*found), before=before)
-        return replace(cluster, job=replace(job, demand=demand))
 
-    def launched_again(self, cluster: Cluster, result: RunResult) -> tuple[RunResult, ...]:
-        """Further launches of a cell that seems slow, until that is sure or cleared up, or its nodes are gone."""
-        job = cluster.job
-        for folder, _ in launches(self.folder, job.label):
-            folder.remove(job.label)
-        further: list[RunResult] = []
-        while job.demand.limits and self.judged(job, result, further=further).inconclusive:
-            if self.bounds.budget.spent:
-                break
-            folder = self.folder.for_attempt(f"{AGAIN}-{len(further) + 2}")
-            try:
-                again = execute(cluster, folder, None, self.bounds)
-            except (NotHere, ProvisionError):  # a host was taken or lost meanwhile: what was measured stands
-                break
-            if again.spent:
-                break
-            further.append(again)
-        return tuple(further)
+def repeat_until_conclusive(run: RunContext, cluster: Cluster, result: RunResult) -> tuple[RunResult, ...]:
+    """Launch a cell that seems slow again, until it is certain whether it is, or its nodes or the time are lost.
 
-    def _measured(self, job: Job, cell: str) -> Times | str:
-        """What another cell measured in this run, or why it did not; one that has not ended is run beside this one."""
-        scenario = next(one for one in self.suite.scenarios if (one.matrix, one.id) == (job.matrix, cell))
-        beside = self.folder.for_attempt(f"{BESIDE}-{self.writer}")
-        for folder in (self.folder, beside):
-            outcome = self._ended(folder, scenario.label)
-            if outcome:
-                return _times(outcome)
+    Return the further results.
+    """
+    job = cluster.job
+    for folder, _ in launches(run.folder, job.label):
+        folder.remove(job.label)
+    further: list[RunResult] = []
+    while job.demand.limits and run.judge(job, result, further).inconclusive:
+        if run.options.budget.spent:
+            break
+        folder = run.folder.for_attempt(f"{AGAIN}-{len(further) + 2}")
         try:
-            cluster = self.provision(scenario)
-        except (NotHere, ProvisionError) as error:
-            return f"it cannot be run here ({error})"
-        return _times(self.judged(cluster.job, execute(cluster, beside, None, self.bounds)))
+            again = execute(cluster, folder, None, run.options)
+        except (NotHere, ProvisionError):  # a host was taken or lost meanwhile: the results so far count
+            break
+        if again.spent:
+            break
+        further.append(again)
+    return tuple(further)
 
-    def _ended(self, folder: RunFolder, label: str) -> Outcome | None:
-        """What became of a cell, but for its speed; None where it has not ended, or is not run."""
-        path = folder.job(label)
-        result = read_result(path) if path.exists() else None
-        if result is None:
-            return None
-        job = read_job(path)
-        bare = replace(job, demand=replace(job.demand, limits={}))
-        return self.judged(bare, replace(result, output=str(folder.log(label))))
+
+def _measure(run: RunContext, job: Job, cell: str, connect: Connect) -> Times | str:
+    """Return the times of another cell, or why there are none. Run it in a folder of its own if it has not ended."""
+    scenario = next(one for one in run.suite.scenarios if (one.matrix, one.id) == (job.matrix, cell))
+    beside = run.folder.for_attempt(f"{BESIDE}-{run.journal.path.stem}")
+    for folder in (run.folder, beside):
+        outcome = _ended(run, folder, scenario.label)
+        if outcome:
+            return _times(outcome)
+    try:
+        cluster = connect(scenario)
+    except (NotHere, ProvisionError) as error:
+        return f"it cannot be run here ({error})"
+    return _times(run.judge(cluster.job, execute(cluster, beside, None, run.options)))
+
+
+def _ended(run: RunContext, folder: RunFolder, label: str) -> Outcome | None:
+    """Return the outcome of a cell without its thresholds; None if it has not ended, or is not run."""
+    path = folder.job(label)
+    result = read_result(path) if path.exists() else None
+    if result is None:
+        return None
+    bare = without_thresholds(read_job(path))
+    return run.judge(bare, replace(result, output=str(folder.log(label))))
 
 
 def _times(outcome: Outcome) -> Times | str:
@@ -107,7 +96,7 @@ def _times(outcome: Outcome) -> Times | str:
 
 
 def launches(folder: RunFolder, label: str) -> Iterator[tuple[RunFolder, RunResult]]:
-    """The further launches of a cell that were kept and came to an end of their own, in their order."""
+    """Yield the repeated launches of a cell that were not cut short by the budget, in their order."""
     number = 2
     while (again := folder.for_attempt(f"{AGAIN}-{number}")).job(label).exists():
         result = read_result(again.job(label))

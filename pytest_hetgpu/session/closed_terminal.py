@@ -1,4 +1,4 @@
-"""A terminal that was closed, or a pipe that nobody reads any more, must not cost a run its orderly end."""
+"""Output to a closed terminal, or to a pipe without a reader, must not cost a run its regular end."""
 
 from __future__ import annotations
 
@@ -9,18 +9,22 @@ from contextlib import suppress
 _GONE = select.POLLHUP | select.POLLERR
 
 
-class Outlets:
-    """Where this process printed to when this was made, under whatever numbers those files are open later.
+class OutputStreams:
+    """The standard output and error of this process, under all numbers that these files are open later.
 
-    `suspect` is set once a signal has come, which may have ended who reads there, too.
+    `maybe_broken` is True once a signal has come: it may have ended their readers, too.
     """
 
     def __init__(self) -> None:
-        self.suspect = False
+        self.maybe_broken = False
         self._files = {identity for number in (1, 2) if (identity := _identity(number))}
 
-    def leave_dead(self) -> None:
-        """What goes to outlets that are gone goes nowhere from now on; printing would be an error otherwise."""
+    def expect_broken(self) -> None:
+        """Record that a signal has come."""
+        self.maybe_broken = True
+
+    def detach_broken(self) -> None:
+        """Redirect broken streams to /dev/null. Without it, printing would raise an error."""
         for number in _open():
             if _identity(number) in self._files and _is_dead(number):
                 null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)

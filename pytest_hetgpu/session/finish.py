@@ -1,9 +1,10 @@
-"""How a session ends: its nodes given up, its reports built, its exit code."""
+"""The end of a session: close its nodes, build its reports, return its exit code."""
 
 from __future__ import annotations
 
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_hetgpu.errors import StorageError, UsageError
@@ -17,70 +18,68 @@ from pytest_hetgpu.store.redaction import anonymity
 from pytest_hetgpu.store.rescue import FolderLost
 
 if TYPE_CHECKING:
-    from pytest_hetgpu.execution.runner import Recorder
-    from pytest_hetgpu.session.terminal.results import Live
+    from pytest_hetgpu.execution.context import RunContext
+    from pytest_hetgpu.session.terminal.results import TerminalReporter
 
 NOTHING_NEW = 0
 UNREPORTED = 3
 NOTHING_RAN = 10
 
 
-def end(recorder: Recorder, live: Live | None, code: int) -> int:
-    """Ends a session, which is pytest's with the terminal where there is a `live`; gives its exit code, so far `code`.
+def end(run: RunContext, live: TerminalReporter | None, code: int) -> int:
+    """End a session, whose exit code is `code` so far, and return its exit code.
 
-    Whoever is in a hurry (KeyboardInterrupt) does not cost the reports. What cannot be written is said, and no success.
+    The process with the terminal has a `live` reporter, and builds the reports even after a KeyboardInterrupt. A
+    report that cannot be written is named, and the exit code is not 0.
     """
-    trouble: list[str] = []
-    reported = False
     with suppress(FolderLost):
-        recorder.journal.check()
+        run.journal.check()
     try:
-        recorder.close()
+        run.close()
     finally:
         if live is not None:
-            with signals.postponed():
-                if recorder.journal.lost:
-                    code = UNREPORTED
-                    live.trouble.append(f"error: {recorder.journal.lost}")
-                    live.reports, live.before = recorder.journal.folder, None
-                    recorder.folder = RunFolder(recorder.journal.folder)
-                if live.nothing_ran and code == NOTHING_NEW:
-                    code = NOTHING_RAN
-                try:
-                    with storage_errors(recorder.folder.path):
-                        trouble = report(recorder)
-                    reported = True
-                except (StorageError, UsageError, FileNotFoundError) as error:  # the last two: it is gone
-                    # Where the journal is lost, that was said, and nothing is left to build reports of.
-                    trouble = (
-                        []
-                        if recorder.journal.lost
-                        else [messages.describe_unwritten_reports(recorder.folder.path, error)]
-                    )
-                    code = UNREPORTED if code in (NOTHING_NEW, NOTHING_RAN) else code
-                live.trouble += trouble
-            if reported:  # signals end hooks as usual: theirs may wait for a server that does not answer
-                live.added, failed = hooks.report_lines(live.config, recorder.folder.path)
-                live.trouble += failed
+            with signals.deferred():
+                code, reports = _end(run, live, code)
+            if reports:  # signals end hooks as usual: they may wait for a server that does not answer
+                added, failed = hooks.report_lines(live.config, reports)
+                live.add_lines(added)
+                live.warn(*failed)
     return code
 
 
-def report(recorder: Recorder) -> list[str]:
-    """Builds the reports from everything that was journalled, and puts the run into the history.
+def _end(run: RunContext, live: TerminalReporter, code: int) -> tuple[int, Path | None]:
+    """Build the reports, and hand their lines to the terminal. Return the exit code, and the folder of the reports."""
+    lost, folder = run.journal.lost, run.folder
+    if lost:
+        code, folder = UNREPORTED, RunFolder(run.journal.folder)
+        live.move(folder.path, f"error: {lost}")
+    if live.nothing_ran and code == NOTHING_NEW:
+        code = NOTHING_RAN
+    try:
+        with storage_errors(folder.path):
+            live.warn(*report(run, folder))
+    except (StorageError, UsageError, FileNotFoundError) as error:  # the last two: the folder is gone
+        # If the journal is lost, a line says so, and there is nothing to build reports of.
+        live.warn(*(() if lost else (messages.describe_unwritten_reports(folder.path, error),)))
+        return UNREPORTED if code in (NOTHING_NEW, NOTHING_RAN) else code, None
+    return code, folder.path
 
-    Gives what the user should be told of that: reports that could not be written, what became of the history.
+
+def report(run: RunContext, folder: RunFolder) -> list[str]:
+    """Build the reports from the journal in `folder`, and add the run to the history.
+
+    Return lines for the user: reports that could not be written, and the state of the history.
     """
-    run = recorder.folder.path
-    if recorder.anonymous:
-        anonymity.mark_anonymous(run)
-    trouble = [recorder.guard.trouble] if recorder.guard.trouble else []
-    record = build(run, partial(failure_text.again, recorder), trouble)
-    trouble += filter(None, [describe_private_logs(recorder.folder)])
+    if run.options.anonymise:
+        anonymity.mark_anonymous(folder.path)
+    trouble = [run.guard.trouble] if run.guard.trouble else []
+    record = build(folder.path, partial(failure_text.again, run), trouble)
+    trouble += filter(None, [describe_private_logs(folder)])
     # The folder of a history that was renamed, or deleted, with the run is not made again.
-    lost = bool(recorder.journal.lost)
-    if recorder.history is None or not record.cells or (lost and not recorder.history.parent.is_dir()):
+    path, lost = run.options.history, bool(run.journal.lost)
+    if path is None or not record.cells or (lost and not path.parent.is_dir()):
         return trouble
     from pytest_hetgpu.store import history
     from pytest_hetgpu.store.run_summary import summarise
 
-    return [*trouble, *history.put_or_explain(recorder.history, summarise(record, run))]
+    return [*trouble, *history.put_or_explain(path, summarise(record, folder.path))]

@@ -11,45 +11,44 @@ if TYPE_CHECKING:
     from pytest_hetgpu.cluster.cluster import Cluster
     from pytest_hetgpu.model.job import Scenario
     from pytest_hetgpu.model.outcome import Outcome
-    from pytest_hetgpu.session.session import Session
+    from pytest_hetgpu.session.cell_tests import CellTests
 
-SESSION_PLUGIN = "hetgpu-session"
+CELLS_PLUGIN = "hetgpu-cells"
 
 
-def session_of(config: pytest.Config) -> Session | None:
-    """The session that a matrix opened, None where there is none."""
-    return config.pluginmanager.get_plugin(SESSION_PLUGIN)
+def cell_tests_of(config: pytest.Config) -> CellTests | None:
+    """Return the tests of the cells; None without a matrix."""
+    return config.pluginmanager.get_plugin(CELLS_PLUGIN)
 
 
 @pytest.fixture
 def scenario() -> Scenario:
-    """One cell of the matrix; a test that asks for it runs once a cell."""
+    """One cell of the matrix. A test that requests it runs once per cell."""
     pytest.skip("needs a matrix: give --hetgpu-matrix FILE")
 
 
 @pytest.fixture
 def cluster(scenario: Scenario, request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    """The cell's nodes, ready to run on. One that is not here, or its stack, is a skip; a broken one is an error."""
-    session = _session(request)
-    yield session.provision(request.node, scenario)
-    session.release()
+    """The nodes of the cell, ready to run on. A missing node or stack is a skip, a broken node an error."""
+    tests = _cell_tests(request)
+    yield tests.provision(request.node, scenario)
+    tests.release()
 
 
 class Run:
-    """Runs the cell when called; returns its Outcome, unless that fails the test or is a known failure (xfail).
+    """The run of the cell. A call returns its Outcome, unless it fails the test or is a known failure (xfail).
 
-    A cell whose nodes turn out to lack its program is a skip.
+    If the nodes lack the program of the cell, the test is skipped.
     """
 
-    def __init__(self, session: Session, cluster: Cluster, request: pytest.FixtureRequest) -> None:
-        self._session = session
+    def __init__(self, tests: CellTests, cluster: Cluster, request: pytest.FixtureRequest) -> None:
+        self._tests = tests
         self._cluster = cluster
         self._request = request
 
     def __call__(self, *, check: bool = True) -> Outcome:
-        """Lease, execute, judge, record. With `check` False a bad outcome is returned like a good one."""
-        session = self._session
-        result, outcome = session.run(self._request.node, self._cluster)
+        """Launch, judge and record the cell. With `check` False, a bad outcome is returned like a good one."""
+        result, outcome = self._tests.run(self._request.node, self._cluster)
         if result.interrupted:
             self._request.session.shouldstop = f"stopped by {result.interrupted}"
         if check and outcome.verdict.value == "not_run":
@@ -57,8 +56,7 @@ class Run:
         if check and outcome.verdict.fails:
             from pytest_hetgpu.session.failure_text import describe
 
-            assert session.recorder is not None
-            pytest.fail(describe(session.recorder, self._cluster.job, outcome), pytrace=False)
+            pytest.fail(describe(self._tests.runner.context, self._cluster.job, outcome), pytrace=False)
         if check and outcome.verdict.value == "known":
             from pytest_hetgpu.reporting.messages import expected_reason
 
@@ -69,18 +67,18 @@ class Run:
 @pytest.fixture
 def run(cluster: Cluster, request: pytest.FixtureRequest) -> Run:
     """Call it to run the cell: `outcome = run()`."""
-    return Run(_session(request), cluster, request)
+    return Run(_cell_tests(request), cluster, request)
 
 
 def _words(reason: str) -> str:
-    """What stands in a matrix, or in a log, without what a terminal would obey."""
+    """Return text of a matrix or log in one line, without control characters."""
     from pytest_hetgpu.store.text import one_line
 
     return one_line(reason, 1000)
 
 
-def _session(request: pytest.FixtureRequest) -> Session:
-    session = session_of(request.config)
-    if session is None:
+def _cell_tests(request: pytest.FixtureRequest) -> CellTests:
+    tests = cell_tests_of(request.config)
+    if tests is None:
         pytest.skip("needs a matrix: give --hetgpu-matrix FILE")
-    return session
+    return tests

@@ -1,4 +1,4 @@
-"""A look every second whether the run's folder is where it was: one that is gone stops the cell in flight at once."""
+"""A check every second that the run's folder is in its place. If it is lost, the running cell is stopped at once."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ EVERY = 1.0  # seconds
 
 
 class FolderWatch:
-    """Hooks of the watch, in each process that writes a journal; the one with the terminal (`speaks`) says it at once.
+    """Hooks of the watch, in each process that writes a journal. The one with the terminal (`speaks`) prints a line.
 
-    A cell is stopped as by SIGTERM, if OrderlyStop has that signal.
+    A cell is stopped as by SIGTERM, if GracefulShutdown handles that signal.
     """
+
+    NAME = "hetgpu-folder-watch"
 
     def __init__(self, config: Any, journal: Journal, *, speaks: bool) -> None:
         self._config = config
@@ -44,8 +46,8 @@ class FolderWatch:
                 self._output = None
 
     @contextmanager
-    def present(self) -> Iterator[None]:
-        """As `rescue.present`. A folder that is lost while something inside waits interrupts that."""
+    def detect_loss(self) -> Iterator[None]:
+        """Check as `rescue.present`. A folder that is lost while something inside waits interrupts the wait."""
         with detect_loss(self._journal.check):
             self._in_cell = threading.current_thread() is threading.main_thread()
             try:
@@ -78,7 +80,7 @@ class FolderWatch:
 
 
 def _uncaptured() -> int | None:
-    """A descriptor of standard output that pytest does not capture."""
+    """Return a descriptor of standard output that pytest does not capture."""
     try:
         return os.dup(sys.stdout.fileno())
     except (OSError, ValueError):

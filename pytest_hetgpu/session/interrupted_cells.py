@@ -8,25 +8,25 @@ from typing import Any
 from pluggy import HookimplMarker
 
 from pytest_hetgpu.session import signals
-from pytest_hetgpu.session.closed_terminal import Outlets
+from pytest_hetgpu.session.closed_terminal import OutputStreams
 
 hookimpl = HookimplMarker("pytest")
 
 
-class InFlight:
-    """Gives a cell that was cut short a failing report; without one, pytest's own JUnit would show a pass."""
+class InterruptedCells:
+    """Hooks that give an interrupted cell a failing report. Without one, pytest's own JUnit would show a pass."""
 
-    def __init__(self, config: Any, outlets: Outlets) -> None:
+    def __init__(self, config: Any, streams: OutputStreams) -> None:
         self.config = config
-        self.outlets = outlets
+        self.streams = streams
         self.open: dict[str, Any] = {}
 
     @hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_logreport(self, report: Any) -> Generator[None, object, object]:
         # A signal in the middle would leave some plugins with the report and some without; it waits until all have it.
-        if self.outlets.suspect:
-            self.outlets.leave_dead()
-        with signals.postponed():
+        if self.streams.maybe_broken:
+            self.streams.detach_broken()
+        with signals.deferred():
             if report.when == "setup" and report.passed and "hetgpu" in report.keywords:
                 self.open[report.nodeid] = report
             elif report.when != "setup":
@@ -35,7 +35,7 @@ class InFlight:
 
     @hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:
-        self.outlets.leave_dead()
+        self.streams.detach_broken()
         for report in list(self.open.values()):
             cut = type(report)(
                 nodeid=report.nodeid,

@@ -13,7 +13,7 @@ CELL = "hetgpu"
 
 
 def registered(config: Any, suite: MatrixSet, mark: Any) -> dict[str, Any]:
-    """Makes a mark of every axis value, platform and family; a value named like a mark that exists is an error."""
+    """Register a mark for each axis value, platform and family. Raise an error for the name of an existing mark."""
     taken = {line.split(":")[0].split("(")[0].strip() for line in config.getini("markers")}
     names = dict.fromkeys(suite.words(taken))
     for name in names.keys() - taken:
@@ -26,7 +26,7 @@ def marked(
     marks: Mapping[str, Any],
     documents: Mapping[str, Document],
 ) -> None:
-    """Puts its marks onto each of pytest's items that is of a cell; those of a value are shared by all its cells."""
+    """Add the marks of its cell to each of pytest's items. Cells with the same value share its marks."""
     shared: dict[tuple[str, str, str], list[Any]] = {}
     for item in items:
         scenario = cell_of(item)

@@ -14,7 +14,7 @@ from pytest_hetgpu.session.settings import BUGS, OFF, OPTIONS, Option, Settings
 
 
 def register(parser: pytest.Parser) -> None:
-    """Declares every option."""
+    """Declare all options."""
     group = parser.getgroup("hetgpu", "compatibility matrices of GPUs, transports and collectives")
     for option in OPTIONS:
         keywords: dict[str, Any] = {"dest": option.dest, "help": option.help, "default": None}
@@ -31,7 +31,7 @@ def register(parser: pytest.Parser) -> None:
 
 
 def resolve(config: pytest.Config, environ: Mapping[str, str] = os.environ) -> Settings:
-    """What the user asked for. Raises pytest.UsageError for a value that cannot be meant."""
+    """Return the settings of the user. Raise pytest.UsageError for an invalid value."""
     found: dict[str, Any] = {}
     sources: dict[str, str] = {}
     for option in OPTIONS:
@@ -43,7 +43,7 @@ def resolve(config: pytest.Config, environ: Mapping[str, str] = os.environ) -> S
 
 
 def _truth(text: str, source: str) -> bool:
-    """What a flag's ini key or variable says."""
+    """Return the value of a flag's ini key or variable."""
     words = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
     if text.lower() not in words:
         raise pytest.UsageError(f"{source}: {text!r} is none of {', '.join(words)}")
@@ -71,7 +71,7 @@ def _given(option: Option, config: pytest.Config, environ: Mapping[str, str]) ->
 
 
 def _beside(text: str, folder: Path) -> str:
-    """A file, or the one of `KIND:FILE`, that stands in a configuration file in `folder`."""
+    """Return a path of a configuration file, or of its `KIND:FILE`, relative to the `folder` of that file."""
     kind, colon, path = text.partition(":")
     if not colon or not kind.isidentifier():
         return str(folder / text)
@@ -106,7 +106,7 @@ def _seconds(option: Option, value: Any, source: str) -> float:
 
 
 def _chosen(option: Option, value: Any, source: str) -> str | tuple[str, ...]:
-    """One of its choices, of `choices` all of them (of an ini key or a variable: words, with commas or blanks)."""
+    """Return a valid choice; of `choices` a tuple, which an ini key or a variable separates by commas or blanks."""
     if option.kind == "choice":
         words = (str(value),)
     else:

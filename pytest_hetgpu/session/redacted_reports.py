@@ -47,7 +47,7 @@ class RedactedReports:
 
     @hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: Any) -> None:
-        """Comes before the terminal prints why a session stopped, and before `--junitxml` is written."""
+        """Redact before the terminal prints why a session stopped, and before `--junitxml` is written."""
         for name in ("shouldfail", "shouldstop"):
             why = getattr(session, name)
             if isinstance(why, str):
@@ -59,7 +59,7 @@ class RedactedReports:
 
 
 def redact_report(report: Any) -> None:
-    """Takes secrets out of all that a report of pytest's holds, which keeps its shape."""
+    """Remove secrets from all texts of a pytest report, which keeps its shape."""
     for name in _TEXTS:
         value = vars(report).get(name)
         if value:
@@ -67,7 +67,7 @@ def redact_report(report: Any) -> None:
 
 
 def _redacted(value: Any, depth: int) -> Any:
-    """A text, or texts in lists, tuples and pytest's representations of errors, without secrets."""
+    """Return a text, or texts in lists, tuples and error representations of pytest, without secrets."""
     if isinstance(value, str):
         return redact(value)
     if depth > _DEEPEST:

@@ -169,7 +169,7 @@ OPTIONS = (
 
 @dataclass(frozen=True)
 class Settings:
-    """Options as resolved for one run. Without a `history` of its own a run goes into that of its reports folder."""
+    """The options of one run. A run without a `history` option uses the history of its reports folder."""
 
     matrix: tuple[Path, ...] = ()
     inventory: str | None = None
@@ -195,7 +195,7 @@ class Settings:
 
     @property
     def typed(self) -> tuple[str, ...]:
-        """What is to be typed so that a cell is the same once more, wherever it was said this time."""
+        """The command-line options that run a cell the same way again, from wherever they were set."""
         tokens: list[str] = []
         for option in OPTIONS:
             value = getattr(self, option.field)
@@ -205,7 +205,7 @@ class Settings:
         return tuple(tokens)
 
     def remembered_in(self, reports: Path, here: Path) -> Path | None:
-        """The history of runs in a `reports` folder; None where it is off."""
+        """Return the history file for runs in a `reports` folder, or None if it is off."""
         if self.history is None:
             from pytest_hetgpu.store.folder import HISTORY
 
@@ -213,7 +213,7 @@ class Settings:
         return None if self.history == OFF else here / self.history
 
     def told(self, option: Option) -> str:
-        """The value of an option in words."""
+        """Return the value of an option as text."""
         value = getattr(self, option.field)
         return "none" if value is None else _as_typed(value)
 

@@ -1,4 +1,4 @@
-"""What cuts a session short: signals become an orderly stop."""
+"""Signals that end a session early become a graceful shutdown."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, ClassVar
 
-from pytest_hetgpu.session.closed_terminal import Outlets
+from pytest_hetgpu.session.closed_terminal import OutputStreams
 from pytest_hetgpu.store.journal import Journal
 from pytest_hetgpu.store.rescue import FolderLost
 from pytest_hetgpu.store.writer_lock import writer_alive
@@ -20,21 +20,21 @@ from pytest_hetgpu.store.writer_lock import writer_alive
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-class OrderlyStop:
-    """While installed, SIGTERM and SIGHUP raise KeyboardInterrupt with their name, as Ctrl-C does without one.
+class GracefulShutdown:
+    """A handler by which SIGTERM and SIGHUP raise KeyboardInterrupt with their name, as Ctrl-C does without one.
 
-    All three wait for the end of what is `postponed`. `outlets` are where the process prints to: what sends a signal
-    may take them along.
+    All three wait for the end of a `deferred` block. `streams` are the outputs of the process: the sender of a signal
+    may close them, too.
     """
 
     def __init__(self) -> None:
         self._before: dict[int, Any] = {}
-        self.outlets = Outlets()
+        self.streams = OutputStreams()
 
     def install(self) -> None:
-        """Takes over the signals that are not ignored (nohup stays in force), and Ctrl-C where it does as usual.
+        """Handle the signals that are not ignored (nohup stays in force), and Ctrl-C if its handler is the default.
 
-        Only the main thread can.
+        Only the main thread can do so.
         """
         if threading.current_thread() is threading.main_thread():
             self._before = {number: signal.getsignal(number) for number in SIGNALS}
@@ -44,27 +44,27 @@ class OrderlyStop:
                     signal.signal(number, self._arrived)
 
     def _arrived(self, number: int, frame: FrameType | None) -> None:
-        self.outlets.suspect = True
-        self.outlets.leave_dead()
+        self.streams.expect_broken()
+        self.streams.detach_broken()
         _interrupt(number, frame)
 
     def restore(self) -> None:
-        """Puts back what was there."""
+        """Restore the handlers from before."""
         for number, handler in self._before.items():
             signal.signal(number, handler)
         self._before = {}
 
 
 class _Waiting:
-    """How many `postponed` are entered, and the signals that arrived meanwhile."""
+    """The number of entered `deferred` blocks, and the signals that arrived inside."""
 
     depth = 0
     arrived: ClassVar[list[int]] = []
 
 
 @contextmanager
-def postponed() -> Iterator[None]:
-    """Signals that arrive inside take effect at the end, where an OrderlyStop is installed."""
+def deferred() -> Iterator[None]:
+    """Defer signals that arrive inside to the end, if a GracefulShutdown is installed."""
     # A mask would not do: it holds for one thread, and the kernel gives the signal to another.
     _Waiting.depth += 1
     try:
@@ -83,7 +83,7 @@ def _interrupt(number: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt(*(() if number == signal.SIGINT else (signal.Signals(number).name,)))
 
 
-def pass_on(journal: Journal, number: int = signal.SIGTERM) -> None:
+def forward(journal: Journal, number: int = signal.SIGTERM) -> None:
     """Signal the other processes of this part of a run that have a cell in flight: they stop it and record it."""
     with suppress(FolderLost):
         journal.check()  # afterwards `folder` is the new place of a renamed one
@@ -95,9 +95,9 @@ def pass_on(journal: Journal, number: int = signal.SIGTERM) -> None:
 
 
 def running(run: Path, part: int) -> set[int]:
-    """Processes that by the run's journal started a cell in that part of it and have not finished it.
+    """Return the processes that started a cell in that part of the run and have not finished it, by the journal.
 
-    Only of writers that live: the number of any other may be a stranger's by now.
+    Only processes of live writers count: another one's number may belong to a stranger by now.
     """
     pids: dict[tuple[str, str], int] = {}
     for path in sorted((run / "journal").glob("*.jsonl")):

@@ -1,17 +1,23 @@
-"""How a session opens its run: a new one, an earlier one's next part, or as a worker of one that is open."""
+"""The start of a session: open a new run, the next part of an earlier one, or join one as a worker."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_hetgpu.analysis import judge
-from pytest_hetgpu.execution.resume import earlier, kept
-from pytest_hetgpu.execution.runner import Beginning, Recorder
+from pytest_hetgpu.cluster.cleanup.guard import guarded
+from pytest_hetgpu.execution.context import Invocation, RunContext
+from pytest_hetgpu.execution.resume import previous_run, reuse
+from pytest_hetgpu.execution.runner import CellRunner
 from pytest_hetgpu.reporting import report
+from pytest_hetgpu.session.run_options import run_options
 from pytest_hetgpu.session.settings import OFF, Settings
+from pytest_hetgpu.store.disk_errors import storage_errors
+from pytest_hetgpu.store.folder import RunFolder
+from pytest_hetgpu.store.journal import Journal
 from pytest_hetgpu.store.text import display_path
 
 if TYPE_CHECKING:
@@ -20,56 +26,107 @@ if TYPE_CHECKING:
     from pytest_hetgpu.planning.matrix_set import MatrixSet
     from pytest_hetgpu.store.cells import CellRecord
 
+MAIN = "main"
+
 
 @dataclass(frozen=True)
-class Opened:
-    """A run that is open: `kept` by matrix and id what earlier parts judged, `taken_up` and `remarks` lines on it."""
+class RunRequest:
+    """Everything that a session knows before its run is open. Relative paths start at `here`."""
 
-    recorder: Recorder
+    suite: MatrixSet
+    settings: Settings
+    here: Path
+    #: Command-line options, besides the matrix, that run a cell the same way again.
+    typed: tuple[str, ...]
+    cells: Sequence[Scenario]
+    change_job: Callable[[Scenario, Job], Job]
+
+    @property
+    def reports(self) -> Path:
+        """The folder that new runs are made in."""
+        return self.here / self.settings.reports
+
+
+@dataclass(frozen=True)
+class OpenedRun:
+    """A run that is open. `kept` are the cells of earlier parts that are not run again, by matrix and id."""
+
+    runner: CellRunner
     kept: Mapping[tuple[str, str], CellRecord] = field(default_factory=dict)
-    taken_up: str = ""
-    remarks: list[str] = field(default_factory=list)
+    #: A line about the resumed run, for the terminal.
+    resumed: str = ""
+    #: Further lines for the end of the terminal's output.
+    remarks: tuple[str, ...] = ()
 
 
-def join(suite: MatrixSet, settings: Settings, worker: Mapping[str, Any]) -> Opened:
-    """The run that a worker's controller has opened, by what it says of it (`Session.pytest_configure_node`)."""
-    run, part = Path(worker["hetgpu_run"]), int(worker["hetgpu_part"])
-    recorder = Recorder.join(suite, run, worker["workerid"], part, worker["hetgpu_owner"])
-    if settings.baseline not in (None, OFF):
-        from pytest_hetgpu.analysis.baseline import saved_baseline
-
-        recorder.baseline = saved_baseline(recorder.folder.path)
-    return Opened(recorder, earlier.kept_before(run, part))
-
-
-def start(suite: MatrixSet, settings: Settings, here: Path, begun: Beginning) -> Opened:
-    """A new run below the folder of reports, which is told from `here`. UsageError, StorageError."""
-    reports = here / settings.reports
+def start(request: RunRequest, invocation: Invocation) -> OpenedRun:
+    """Open a new run in the folder of reports. Raise UsageError or StorageError."""
     baseline: Baseline | None = None
     remarks: list[str] = []
-    if settings.baseline not in (None, OFF):
+    if request.settings.baseline not in (None, OFF):
         # Before this run is the latest itself.
         from pytest_hetgpu.analysis.baseline import select_baseline
 
-        history = settings.remembered_in(reports, here)
-        baseline, remarks = select_baseline(str(settings.baseline), reports, history, suite)
-    return Opened(_reporting(Recorder.start(suite, reports, begun, baseline)), remarks=remarks)
+        history = request.settings.remembered_in(request.reports, request.here)
+        chosen = str(request.settings.baseline)
+        baseline, remarks = select_baseline(chosen, request.reports, history, request.suite)
+    folder = RunFolder.create(request.reports)
+    if baseline:
+        with storage_errors(folder.path):
+            baseline.save(folder.path)
+    runner = _begin(request, Journal(folder.path, MAIN, sole=True), baseline, invocation)
+    return OpenedRun(runner, remarks=tuple(remarks))
 
 
-def take_up(cells: Iterable[Scenario], suite: MatrixSet, settings: Settings, here: Path, begun: Beginning) -> Opened:
-    """The next part of the run that `--hetgpu-resume` names, with these cells. UsageError, StorageError."""
-    from pytest_hetgpu.execution.resume.continuing import next_part
+def resume(request: RunRequest, invocation: Invocation) -> OpenedRun:
+    """Open the next part of the run that `--hetgpu-resume` names. Raise UsageError or StorageError."""
+    from pytest_hetgpu.execution.resume.resume import begin_part
 
-    folder = earlier.find(str(settings.resume), here / settings.reports, here)
-    before = earlier.take_up(folder, begun.basis)
-    said = kept.told(display_path(folder), cells, before.record)
-    return Opened(_reporting(next_part(suite, before, begun)), before.kept, said, list(kept.remarks(before.record)))
+    folder = previous_run.find_run(str(request.settings.resume), request.reports, request.here)
+    previous = previous_run.resume(folder, invocation.fingerprint)
+    line = reuse.describe(display_path(folder), request.cells, previous.record)
+    runner = _begin(request, previous.journal, begin_part(previous), invocation)
+    return OpenedRun(runner, previous.reusable, line, tuple(reuse.remarks(previous.record)))
 
 
-def _reporting(recorder: Recorder) -> Recorder:
-    """Return a recorder that also prepares for the reports, which its process builds."""
-    recorder.meanwhile = _get_ready
-    return recorder
+def join(request: RunRequest, worker: Mapping[str, Any]) -> OpenedRun:
+    """Join the run of a pytest-xdist controller, whose `pytest_configure_node` filled `worker`."""
+    run, part = Path(worker["hetgpu_run"]), int(worker["hetgpu_part"])
+    journal = Journal(run, worker["workerid"], part)
+    baseline: Baseline | None = None
+    if request.settings.baseline not in (None, OFF):
+        from pytest_hetgpu.analysis.baseline import saved_baseline
+
+        baseline = saved_baseline(run)
+    history = request.settings.remembered_in(run.parent, request.here)
+    options = run_options(request.settings, request.typed, history, baseline, worker["hetgpu_deadline"])
+    context = RunContext(
+        suite=request.suite,
+        folder=RunFolder(run),
+        journal=journal,
+        guard=guarded(run.name, worker["hetgpu_owner"]),
+        options=options,
+        change_job=request.change_job,
+    )
+    return OpenedRun(CellRunner(context), previous_run.reusable_before(run, part))
+
+
+def _begin(request: RunRequest, journal: Journal, baseline: Baseline | None, invocation: Invocation) -> CellRunner:
+    """Begin a part of a run in the process that builds its reports, too."""
+    run = journal.folder
+    typed = (*request.typed, *(("--hetgpu-baseline", display_path(baseline.path_in(run))) if baseline else ()))
+    history = request.settings.remembered_in(run.parent, request.here)
+    context = RunContext(
+        suite=request.suite,
+        folder=RunFolder(run),
+        journal=journal,
+        guard=guarded(run.name),
+        options=run_options(request.settings, typed, history, baseline),
+        change_job=request.change_job,
+        meanwhile=_get_ready,
+    )
+    context.begin(invocation)
+    return CellRunner(context)
 
 
 def _get_ready(job: Job) -> None:

@@ -214,10 +214,10 @@ def test_cells_of_a_node_that_does_not_come_up_are_skipped(
 
 
 LOST_ONCE = """
-import pytest_hetgpu.execution.runner as recorder
+import pytest_hetgpu.execution.steps as steps
 from pytest_hetgpu.errors import ProvisionError
 
-real, calls = recorder.execute, []
+real, calls = steps.execute, []
 
 def lost_once(*given):
     calls.append(given)
@@ -225,7 +225,7 @@ def lost_once(*given):
         raise ProvisionError("node0", "the way to its lease broke")
     return real(*given)
 
-recorder.execute = lost_once
+steps.execute = lost_once
 """
 
 

@@ -12,11 +12,12 @@ import pytest
 
 from pytest_hetgpu.cluster import facts_cache
 from pytest_hetgpu.cluster.cluster import Cluster, ClusterNode
-from pytest_hetgpu.cluster.facts_cache import Surroundings, informed
+from pytest_hetgpu.cluster.facts_cache import FactsCache
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.extensions.runtimes.fake import FakeRuntime
 from pytest_hetgpu.model.facts import Environment, found
 from pytest_hetgpu.model.job import Command, Hardware, Job, Node, Requirements, Stack
+from pytest_hetgpu.planning.prepare import with_facts
 
 STACK = Stack("openmpi-5", "Open MPI", "5.0.11", "/s", "/s/bin/mpirun", "/s/bin/python")
 
@@ -53,16 +54,16 @@ def test_processes_of_one_machine_are_looked_at_once(tmp_path: Path, monkeypatch
         return told(ucx="1.18.1")
 
     monkeypatch.setattr(facts_cache, "collect", collect)
-    around = Surroundings(tmp_path)
-    seen = around.of(cluster(Looked()))
-    around.of(cluster(Looked(), "other"))
+    around = FactsCache(tmp_path)
+    seen = around.gather(cluster(Looked()))
+    around.gather(cluster(Looked(), "other"))
     assert len(looks) == 1
     assert seen[0] is seen[1]
     assert sorted(path.parent.name for path in tmp_path.glob("placements/*/environment.json")) == ["m-other", "m-two"]
 
 
 def test_without_testinfra_nothing_is_known_and_nothing_is_kept(tmp_path: Path) -> None:
-    assert Surroundings(tmp_path).of(cluster(Looked(missing=True))) == {0: Environment(), 1: Environment()}
+    assert FactsCache(tmp_path).gather(cluster(Looked(missing=True))) == {0: Environment(), 1: Environment()}
     assert list(tmp_path.iterdir()) == []
 
 
@@ -78,7 +79,7 @@ def test_without_testinfra_nothing_is_known_and_nothing_is_kept(tmp_path: Path) 
 def test_expectations_may_ask_for_what_all_nodes_share(
     nodes: tuple[Environment, ...], facts: Mapping[str, str | None], capabilities: set[str]
 ) -> None:
-    demand = informed(cluster(Looked()).job, dict(enumerate(nodes))).demand
+    demand = with_facts(cluster(Looked()).job, dict(enumerate(nodes))).demand
     assert {name: demand.facts.get(name) for name in facts} == facts
     assert demand.capabilities == capabilities
 
@@ -93,17 +94,17 @@ def test_a_node_is_looked_at_by_the_main_thread(tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr(facts_cache, "collect", collect)
     meanwhile = lambda: threads.update(meanwhile=threading.current_thread())  # noqa: E731
-    Surroundings(tmp_path).of(cluster(Looked()), meanwhile=meanwhile)
+    FactsCache(tmp_path).gather(cluster(Looked()), meanwhile=meanwhile)
     assert threads["look"] is threading.main_thread()
     assert threads["meanwhile"] is not threading.main_thread()
 
 
 def test_nodes_that_were_looked_at_need_no_lease(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(facts_cache, "collect", lambda *_: told(ucx="1.18.1"))
-    around = Surroundings(tmp_path)
-    around.of(cluster(Looked()))
+    around = FactsCache(tmp_path)
+    around.gather(cluster(Looked()))
 
     def lease() -> AbstractContextManager[object]:
         raise AssertionError("a lease was taken")
 
-    assert around.of(cluster(Looked()), lease)[0].text("ucx") == "1.18.1"
+    assert around.gather(cluster(Looked()), lease)[0].text("ucx") == "1.18.1"

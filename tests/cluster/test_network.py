@@ -101,7 +101,7 @@ def node(fabric: Fabric = Fabric(), **changes: Any) -> Node:  # noqa: B008 - imm
 
 
 def of(which: Node, member: Told | None = None, seen: Environment | None = None) -> DiscoveredNode:
-    return network.of(which, cast(RemoteNode, member or Told()), seen or Environment())
+    return network.discover(which, cast(RemoteNode, member or Told()), seen or Environment())
 
 
 def test_the_folder_and_the_user() -> None:
@@ -234,7 +234,7 @@ def test_nodes_of_one_host_have_one_interface_that_is_no_bridge() -> None:
     """A plan gives containers of one host its loopback, which is known without looking only on several hosts."""
     seen, bridge = Environment(NICS), "172.17.0.1"
     sights = [
-        network.of(one, cast(RemoteNode, Told()), seen, alone=True)
+        network.discover(one, cast(RemoteNode, Told()), seen, alone=True)
         for one in (node(host=bridge), node(Fabric(netdev="lo"), host=bridge))
     ]
     assert [sight.interface for sight in sights] == [InterfaceChoice("ens5", "carries the default route")] * 2
@@ -250,7 +250,9 @@ def test_a_node_that_was_lost_is_found_out_by_others() -> None:
 
 def reached(member: Told, seen: Environment | None = None, *, host: str = "node1") -> InterfaceChoice | None:
     """The interface of a node that has another one beside it."""
-    return network.of(node(host=host), cast(RemoteNode, member), seen or Environment(), others=("node2",)).interface
+    return network.discover(
+        node(host=host), cast(RemoteNode, member), seen or Environment(), others=("node2",)
+    ).interface
 
 
 def test_a_host_that_knows_itself_by_loopback_has_the_interface_of_the_route_to_another_node() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from pytest_hetgpu.cluster.cluster import Cluster, ClusterNode
-from pytest_hetgpu.cluster.oom_kills import MACHINE, OWN, count, places, told
+from pytest_hetgpu.cluster.oom_kills import MACHINE, OWN, count, describe, places
 from pytest_hetgpu.extensions.runtimes.fake import FakeRuntime
 from pytest_hetgpu.model.job import Hardware, Node
 from tests.analysis.judges.judge_cases import job
@@ -41,13 +41,13 @@ def test_the_first_file_that_counts() -> None:
 
 
 def test_only_a_count_that_rose_is_told() -> None:
-    assert told("n", ("/c", 2), ("/c", 2)) == ""
-    assert told("n", None, ("/c", 2)) == ""
-    assert told("n", ("/c", 2), (MACHINE, 9)) == ""
-    assert told("node1", ("/c", 2), ("/c", 3)) == (
+    assert describe("n", ("/c", 2), ("/c", 2)) == ""
+    assert describe("n", None, ("/c", 2)) == ""
+    assert describe("n", ("/c", 2), (MACHINE, 9)) == ""
+    assert describe("node1", ("/c", 2), ("/c", 3)) == (
         "hetgpu: out of memory on node1: the kernel's OOM killer ended 1 process of its control group (oom_kill in /c)"
     )
-    assert "2 processes of this machine" in told("n", (MACHINE, 0), (MACHINE, 2))
+    assert "2 processes of this machine" in describe("n", (MACHINE, 0), (MACHINE, 2))
 
 
 GROUP = "/sys/fs/cgroup/memory/docker/ab/memory.oom_control"

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from pytest_hetgpu.cluster import inspect, pool
-from pytest_hetgpu.cluster.pool import Placements, identity, rank_programs
+from pytest_hetgpu.cluster import inspect
+from pytest_hetgpu.cluster import pool as pool_module
+from pytest_hetgpu.cluster.pool import ClusterPool, identity, rank_programs
 from pytest_hetgpu.errors import NotHere, ProvisionError
 from pytest_hetgpu.extensions.runtimes.base import (
     CommandResult,
@@ -114,7 +115,7 @@ class Site:
 def site(monkeypatch: pytest.MonkeyPatch) -> Site:
     found = Site()
 
-    monkeypatch.setattr(pool, "runtime_of", lambda _: found.runtime())
+    monkeypatch.setattr(pool_module, "runtime_of", lambda _: found.runtime())
     monkeypatch.setattr(inspect, "collect", lambda *_: Environment())
     return found
 
@@ -127,18 +128,18 @@ def job(placement: str = "two", nodes: int = 2, ranks: int = 1) -> Job:
 
 
 def test_the_next_cell_of_a_placement_has_the_same_nodes(site: Site) -> None:
-    placements = Placements("run")
-    first = placements.of(job())
-    assert placements.of(replace(job(ranks=4), scenario="other")) is first
+    pool = ClusterPool("run")
+    first = pool.acquire(job())
+    assert pool.acquire(replace(job(ranks=4), scenario="other")) is first
     assert len(site.opened) == 2
-    assert placements.of(job("three", 3)) is not first
-    placements.close()
+    assert pool.acquire(job("three", 3)) is not first
+    pool.close()
     assert [member.closed for member in site.opened] == [1] * 5
     assert site.shut == 1
 
 
 def test_the_starter_can_log_in_on_all_others_and_has_the_programs(site: Site) -> None:
-    Placements("run").of(job(nodes=3))
+    ClusterPool("run").acquire(job(nodes=3))
     starter = next(member for member in site.opened if member.node.index == 0)
     assert starter.files["known_hosts"] == b"node1 ssh-ed25519 HOST1\nnode2 ssh-ed25519 HOST2\n"
     assert b"Host node1\n" in starter.files["ssh_config"]
@@ -146,20 +147,21 @@ def test_the_starter_can_log_in_on_all_others_and_has_the_programs(site: Site) -
 
 
 def test_a_placement_that_was_given_back_is_made_anew(site: Site) -> None:
-    placements = Placements("run")
-    first = placements.of(job())
-    placements.discard(job())
+    pool = ClusterPool("run")
+    first = pool.acquire(job())
+    pool.taint(job())
+    pool.evict()
     assert [member.closed for member in site.opened] == [1, 1]
-    assert placements.of(job()) is not first
+    assert pool.acquire(job()) is not first
 
 
-def test_few_placements_stand_at_once_the_least_used_goes(site: Site) -> None:
-    placements = Placements("run")
-    names = [f"p{place}" for place in range(pool.MOST)]
+def test_few_placements_stay_and_the_least_used_one_is_closed(site: Site) -> None:
+    pool = ClusterPool("run")
+    names = [f"p{place}" for place in range(pool_module.MOST)]
     for name in names:
-        placements.of(job(name, 1))
-    placements.of(job(names[0], 1))
-    placements.of(job("one-more", 1))
+        pool.acquire(job(name, 1))
+    pool.acquire(job(names[0], 1))
+    pool.acquire(job("one-more", 1))
     gone = [place for place, member in enumerate(site.opened) if member.closed]
     assert gone == [1]
 
@@ -167,27 +169,27 @@ def test_few_placements_stand_at_once_the_least_used_goes(site: Site) -> None:
 @pytest.mark.parametrize("error", [ProvisionError("node1", "no sshd"), NotHere("no engine")])
 def test_what_cannot_be_made_is_tried_twice_and_leaves_nothing(site: Site, error: Exception) -> None:
     site.broken[1] = error
-    placements = Placements("run")
+    pool = ClusterPool("run")
     for _ in range(4):
         with pytest.raises(type(error), match=str(error)):
-            placements.of(job())
+            pool.acquire(job())
     assert [member.closed for member in site.opened] == [1, 1]
 
 
 def test_what_failed_once_may_work_the_next_time(site: Site) -> None:
     site.broken[1] = ProvisionError("node1", "no answer")
-    placements = Placements("run")
+    pool = ClusterPool("run")
     with pytest.raises(ProvisionError):
-        placements.of(job())
+        pool.acquire(job())
     site.broken.clear()
-    assert placements.of(job()).berths
+    assert pool.acquire(job()).handles
 
 
 def test_nodes_that_got_lost_since_are_made_anew(site: Site) -> None:
-    placements = Placements("run")
-    first = placements.of(job())
+    pool = ClusterPool("run")
+    first = pool.acquire(job())
     site.opened[0].gone = "the container is gone"
-    assert placements.of(job()) is not first
+    assert pool.acquire(job()) is not first
     assert [member.closed for member in site.opened] == [1, 1, 0, 0]
 
 
@@ -198,28 +200,28 @@ def test_a_loan_that_would_end_before_the_cell_are_made_anew(
     site: Site, monkeypatch: pytest.MonkeyPatch, ttl: int, age: float, stays: bool
 ) -> None:
     clock = [1000.0]
-    monkeypatch.setattr(pool, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(pool_module, "monotonic", lambda: clock[0])
     monkeypatch.setattr(FakeMember, "walltime", Walltime(1000.0, ttl))
-    cell, placements = job(), Placements("run")
+    cell, pool = job(), ClusterPool("run")
     # It may have waited for its pods for hours.
     clock[0] -= 5000.0
-    first = placements.of(cell)
+    first = pool.acquire(cell)
     clock[0] += 5000.0 + age
-    assert (placements.of(cell) is first) is stays
+    assert (pool.acquire(cell) is first) is stays
     assert [member.closed for member in site.opened] == ([0, 0] if stays else [1, 1, 0, 0])
 
 
 def test_a_surprise_leaves_nothing_either(site: Site) -> None:
     site.broken[0] = ZeroDivisionError("a bug")
     with pytest.raises(ZeroDivisionError):
-        Placements("run").of(job())
+        ClusterPool("run").acquire(job())
     assert all(member.closed for member in site.opened)
 
 
 def test_who_cannot_be_reached_by_ssh_is_named_with_the_reason(site: Site) -> None:
     site.refuses = b"ssh: connect to host node1 port 4001: Connection timed out\n"
     with pytest.raises(ProvisionError) as caught:
-        Placements("run").of(job())
+        ClusterPool("run").acquire(job())
     assert str(caught.value) == (
         "node1 (box on localhost): ssh from node0 (box on localhost) to 127.0.0.1 (a firewall or security group must "
         "let every port through between the nodes) failed: ssh: connect to host node1 port 4001: Connection timed out"
@@ -240,16 +242,16 @@ def test_nodes_are_looked_at_without_testinfra_too(site: Site, monkeypatch: pyte
 
     monkeypatch.setattr(FakeMember, "host", without)
     monkeypatch.setattr(inspect, "collect", collect)
-    assert Placements("run").of(job()).environments == (Environment(), Environment())
+    assert ClusterPool("run").acquire(job()).environments == (Environment(), Environment())
     assert asked == ["0", "0"]
 
 
 def test_what_fails_to_close_does_not_keep_the_rest(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    placements = Placements("run")
-    placements.of(job())
+    pool = ClusterPool("run")
+    pool.acquire(job())
     monkeypatch.setattr(Deployment, "close", lambda _: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        placements.close()
+        pool.close()
     assert [member.closed for member in site.opened] == [1, 1]
     assert site.shut == 1
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pytest_hetgpu.execution.lru import MOST, Remembered
+from pytest_hetgpu.execution.lru import MOST, LruCache
 from pytest_hetgpu.model.outcome import Outcome
 from pytest_hetgpu.model.verdict import Kind, Verdict
 
 
 def test_the_last_cells_are_kept_and_no_more() -> None:
-    known = Remembered()
+    known = LruCache()
     for number in range(3 * MOST):
         known["m", str(number)] = Outcome(Kind.PASSED, Verdict.OK)
         known["m", "first"] = Outcome(Kind.PASSED, Verdict.OK)

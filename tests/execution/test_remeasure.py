@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,21 +13,24 @@ import pytest
 
 from pytest_hetgpu.cluster.cluster import Cluster
 from pytest_hetgpu.errors import NotHere, ProvisionError
-from pytest_hetgpu.execution.remeasure import Speeds
+from pytest_hetgpu.execution import context
+from pytest_hetgpu.execution.remeasure import repeat_until_conclusive
 from pytest_hetgpu.model.outcome import Outcome, RunResult
 from pytest_hetgpu.model.records import MessagePoint
-from pytest_hetgpu.store.folder import RunFolder
+from tests.execution.contexts import run_context
 from tests.reporting.report_samples import UNREAD, job, result
 
 
-def speeds(folder: RunFolder, launches: int) -> Speeds:
-    """A cell is slow until it was launched so often."""
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[context.RunContext]:
+    """A run in which a cell seems slow until it was launched three times."""
 
-    def judged(*_: object, further: list[RunResult]) -> Outcome:
-        return replace(UNREAD, inconclusive=len(further) < launches)
+    def judged(_job: object, _result: object, _known: object, further: list[RunResult]) -> Outcome:
+        return replace(UNREAD, inconclusive=len(further) < 2)
 
-    suite: Any = None
-    return Speeds(suite, folder, "main", lambda scenario: Cluster(job(), ()), judged)
+    monkeypatch.setattr(context, "judge_output", judged)
+    with closing(run_context(tmp_path)) as found:
+        yield found
 
 
 def slow() -> Cluster:
@@ -33,14 +38,14 @@ def slow() -> Cluster:
     return Cluster(replace(made, demand=replace(made.demand, limits={MessagePoint(8, "float32"): ()})), ())
 
 
-def test_it_is_launched_until_that_is_settled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_launched_until_that_is_settled(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pytest_hetgpu.execution.remeasure.execute", lambda *_: result())
-    assert len(speeds(RunFolder.create(tmp_path), 2).launched_again(slow(), result())) == 2
+    assert len(repeat_until_conclusive(run, slow(), result())) == 2
 
 
 @pytest.mark.parametrize("error", [NotHere("host 'a' is busy"), ProvisionError("a", "lost")])
 def test_what_was_measured_stands_where_its_host_is_gone(
-    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    error: Exception, run: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pytest_hetgpu.execution.remeasure.execute", Mock(side_effect=error))
-    assert speeds(RunFolder.create(tmp_path), 2).launched_again(slow(), result()) == ()
+    assert repeat_until_conclusive(run, slow(), result()) == ()

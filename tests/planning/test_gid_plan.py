@@ -98,7 +98,7 @@ def test_the_interface_for_tcp_says_nothing_of_the_one_for_roce(plans: Plans, ho
     tokens = job.command.argv
     at = tokens.index("/tmp/hetgpu/programs/gid_index.py")
     assert tokens[at + 1 : at + 3] == ("-", "-")
-    sight = network.of(job.nodes[0], cast(RemoteNode, Told()), environment(TABLE), alone=host == "container")
+    sight = network.discover(job.nodes[0], cast(RemoteNode, Told()), environment(TABLE), alone=host == "container")
     assert (sight.hca, sight.netdev, sight.gid_index) == ("mlx5_0", "" if host == "container" else "ens5f0", 3)
 
 

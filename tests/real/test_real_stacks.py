@@ -10,10 +10,12 @@ from typing import NoReturn
 import pytest
 
 from pytest_hetgpu.errors import NotHere
-from pytest_hetgpu.execution.runner import Beginning, Recorder
+from pytest_hetgpu.execution.context import Invocation, unchanged
 from pytest_hetgpu.extensions.stacks.base import family_of
 from pytest_hetgpu.model.outcome import Outcome
 from pytest_hetgpu.planning.matrix_set import MatrixSet
+from pytest_hetgpu.session.settings import Settings
+from pytest_hetgpu.session.start import RunRequest, start
 
 pytestmark = pytest.mark.real
 
@@ -94,15 +96,16 @@ def cell(
         (home / stack).symlink_to(stacks_here(stack))
     environ = {"HETGPU_STACKS": str(home), "HOME": os.environ.get("HOME", "/")}
     suite = MatrixSet.load([tmp_path / "real.yaml"], tmp_path, timeout=40, environ=environ)
-    recorder = Recorder.start(suite, tmp_path / "reports", Beginning())
+    request = RunRequest(suite, Settings(), tmp_path, (), (), unchanged)
+    runner = start(request, Invocation()).runner
 
     def run(transport: str, forced: str = "no", placement: str = "two") -> Outcome:
         wanted = f"{placement}-{transport}-allreduce-{stack}-{forced}"
         (scenario,) = suite.select([wanted])
-        return recorder.run(recorder.provision(scenario))[1]
+        return runner.run(runner.provision(scenario))[1]
 
     yield run
-    recorder.close()
+    runner.close()
 
 
 @pytest.mark.parametrize("transport", [*SEEN, "shm"])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_hetgpu.cluster.ssh import Berth, join
+from pytest_hetgpu.cluster.ssh import NodeHandle, connect_nodes
 from pytest_hetgpu.extensions.runtimes.agent.node import AgentNode
 from pytest_hetgpu.extensions.runtimes.base import Deployment
 from pytest_hetgpu.extensions.runtimes.local import LocalNodes
@@ -25,11 +25,11 @@ def umask(request: pytest.FixtureRequest) -> Iterator[int]:
     os.umask(before)
 
 
-def member(index: int) -> Berth:
+def member(index: int) -> NodeHandle:
     node = Node(index, Hardware("here"), "127.0.0.1", 1, f"n{index}")
     opened = LocalNodes.open(node, Deployment("test", "run", "me"))
     assert isinstance(opened, AgentNode)
-    return Berth(node, opened)
+    return NodeHandle(node, opened)
 
 
 def mode(path: Path) -> int:
@@ -40,7 +40,7 @@ def test_keys_and_configurations_are_their_owners_alone_and_vanish(umask: int) -
     starter, other = member(0), member(1)
     folders = [Path(one.member.folder) for one in (starter, other)]
     try:
-        join(starter, [other])
+        connect_nodes(starter, [other])
         private = [folders[0] / "key", folders[1] / "host_key"]
         for folder in folders:
             assert mode(folder) == 0o700

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_hetgpu.session.signals import OrderlyStop, postponed, running
+from pytest_hetgpu.session.signals import GracefulShutdown, deferred, running
 from pytest_hetgpu.store.journal import Journal
 from tests.reporting.report_samples import PASSED, job, result
 
@@ -28,7 +28,7 @@ def _as_in_a_terminal() -> Iterator[None]:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_is_an_interrupt_with_its_name(number: signal.Signals) -> None:
     before = signal.getsignal(number)
-    stop = OrderlyStop()
+    stop = GracefulShutdown()
     stop.install()
     try:
         with pytest.raises(KeyboardInterrupt, match=number.name):
@@ -40,7 +40,7 @@ def test_a_signal_is_an_interrupt_with_its_name(number: signal.Signals) -> None:
 
 def test_what_is_ignored_stays_ignored() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    stop = OrderlyStop()
+    stop = GracefulShutdown()
     try:
         stop.install()
         os.kill(os.getpid(), signal.SIGHUP)
@@ -50,10 +50,10 @@ def test_what_is_ignored_stays_ignored() -> None:
 
 
 @pytest.fixture
-def stop() -> Iterator[OrderlyStop]:
+def stop() -> Iterator[GracefulShutdown]:
     """Installed, and Ctrl-C as Python has it."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    stop = OrderlyStop()
+    stop = GracefulShutdown()
     stop.install()
     yield stop
     stop.restore()
@@ -69,15 +69,15 @@ def test_a_postponed_signal_takes_effect_at_the_end(number: signal.Signals, args
     reached = []
 
     def interrupted() -> None:
-        with postponed():
-            with postponed():
+        with deferred():
+            with deferred():
                 os.kill(os.getpid(), number)
             reached.append("the end")
 
     with pytest.raises(KeyboardInterrupt) as caught:
         interrupted()
     assert (caught.value.args, reached) == (args, ["the end"])
-    with postponed():
+    with deferred():
         reached.append("once")
 
 
@@ -91,7 +91,7 @@ def test_a_signal_that_another_thread_gets_is_postponed_too() -> None:
     other.start()
 
     def interrupted() -> None:
-        with postponed():
+        with deferred():
             assert other.ident is not None
             signal.pthread_kill(other.ident, signal.SIGTERM)
             assert os.read(news, 1) == bytes([signal.SIGTERM])

@@ -24,9 +24,10 @@ _FAREWELL = 5.0  # seconds for a guardian that is no longer needed
 class Guard(ResourceTracker):
     """Opens the ledger, and starts the guardian, when the first thing is about to be made."""
 
-    def __init__(self, owner: Owner) -> None:
+    def __init__(self, owner: Owner, shared: str = "") -> None:
         self.owner = owner
-        self.label = self.shared = owner.text
+        self.label = owner.text
+        self.shared = shared or owner.text
         self._lock = threading.Lock()
         self._path: Path | None = None
         self._guardian: subprocess.Popen[bytes] | None = None
@@ -125,11 +126,11 @@ class _Kept:
     guard: Guard | None = None
 
 
-def guarded(run: str) -> Guard:
+def guarded(run: str, shared: str = "") -> Guard:
     """Has everything that this process starts kept account of, for a run of that name."""
     owner = myself(run)
     if _Kept.guard is None or (_Kept.guard.owner.pid, _Kept.guard.owner.run) != (owner.pid, owner.run):
-        _Kept.guard = Guard(owner)
+        _Kept.guard = Guard(owner, shared)
         use_tracker(_Kept.guard)
         atexit.register(_Kept.guard.close)
     return _Kept.guard

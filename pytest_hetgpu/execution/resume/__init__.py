@@ -1,1 +1,1 @@
-"""A run taken up again: what of it is kept, what is still to be done, and whether all is as it was."""
+"""Resuming a run: which cells are reused, which run again, and whether the inputs are unchanged."""

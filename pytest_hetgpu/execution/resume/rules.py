@@ -1,4 +1,4 @@
-"""Which options a resumed run must have as it had them. Whoever adds an option says it here."""
+"""The options that a resumed run must repeat. A new option needs an entry here."""
 
 from __future__ import annotations
 
@@ -6,37 +6,37 @@ import enum
 from collections.abc import Mapping
 
 
-class Rule(str, enum.Enum):
-    """What an option of a resumed run may be: the `SAME` as before, files that hold the `SAME_CONTENT`, or `FREE`."""
+class ResumeRule(str, enum.Enum):
+    """The rule for an option of a resumed run: the `SAME` value, files with the `SAME_CONTENT`, or `FREE`."""
 
     SAME = "the same value"
     SAME_CONTENT = "files that hold the same"
     FREE = "anything"
 
 
-RULES: Mapping[str, Rule] = {
+RULES: Mapping[str, ResumeRule] = {
     # What verdicts are made of.
-    "matrix": Rule.SAME_CONTENT,
-    "inventory": Rule.SAME_CONTENT,
-    "knowledge": Rule.SAME_CONTENT,
-    "timeout": Rule.SAME,
-    "preflight": Rule.SAME,
-    "wire": Rule.SAME,
-    "baseline": Rule.SAME,
+    "matrix": ResumeRule.SAME_CONTENT,
+    "inventory": ResumeRule.SAME_CONTENT,
+    "knowledge": ResumeRule.SAME_CONTENT,
+    "timeout": ResumeRule.SAME,
+    "preflight": ResumeRule.SAME,
+    "wire": ResumeRule.SAME,
+    "baseline": ResumeRule.SAME,
     # What is done with them, and which cells are asked for.
-    "reports": Rule.FREE,
-    "history": Rule.FREE,
+    "reports": ResumeRule.FREE,
+    "history": ResumeRule.FREE,
     # A cell tells its attempts, and what kept it from running.
-    "retries": Rule.FREE,
-    "retry-on": Rule.FREE,
-    "budget": Rule.FREE,
-    "quarantine": Rule.FREE,
-    "output": Rule.FREE,
-    "live": Rule.FREE,
-    "debug-rerun": Rule.FREE,
-    "anonymise": Rule.FREE,
-    "cell": Rule.FREE,
-    "plan": Rule.FREE,
-    "resume": Rule.FREE,
+    "retries": ResumeRule.FREE,
+    "retry-on": ResumeRule.FREE,
+    "budget": ResumeRule.FREE,
+    "quarantine": ResumeRule.FREE,
+    "output": ResumeRule.FREE,
+    "live": ResumeRule.FREE,
+    "debug-rerun": ResumeRule.FREE,
+    "anonymise": ResumeRule.FREE,
+    "cell": ResumeRule.FREE,
+    "plan": ResumeRule.FREE,
+    "resume": ResumeRule.FREE,
 }
 """By the option's name without `--hetgpu-`."""

@@ -1,4 +1,4 @@
-"""The health of nodes as all processes of a run have met it: each tells its own journal, and reads all of them."""
+"""Failures of nodes, shared by all processes of a run: each writes to its own journal and reads all of them."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ _OURS = f'"event":"{NAMES[HealthReported]}"'.encode()
 
 
 class NodeHealth:
-    """What is known of the nodes of a run; no node is given up where `limit` is None."""
+    """The failures of the nodes of a run. No node is quarantined if `limit` is None."""
 
-    def __init__(self, journal: Journal) -> None:
-        self.limit: int | None = quarantine.LIMIT
+    def __init__(self, journal: Journal, limit: int | None = quarantine.LIMIT) -> None:
+        self._limit = limit
         self._journal = journal
         self._read: dict[Path, int] = {}
         self._seen: list[HealthReported] = []
 
-    def made(self, job: Job, make: Callable[[], T], forgive: Callable[[], None]) -> T:
-        """The nodes that `make` gives; while one is at fault it is tried again, until it is given up: others skip.
+    def make(self, job: Job, make: Callable[[], T], reset: Callable[[], None]) -> T:
+        """Return the result of `make`. While a node is at fault, call it again until that node is quarantined.
 
-        `forgive` is called before `make` is once more.
+        `reset` is called before `make` is called again.
         """
         while True:
             try:
@@ -40,43 +40,43 @@ class NodeHealth:
             except ProvisionError as error:
                 if not self.not_ready(job, error):
                     raise
-                forgive()
+                reset()
 
     def not_ready(self, job: Job, error: ProvisionError) -> bool:
-        """A job's nodes could not be made ready; whether to try that once more before the node at fault is given up."""
+        """Record that a job's nodes could not be provisioned; return whether to try again before a quarantine."""
         why = " ".join(str(error).split()).removeprefix(f"{error.node}: ")
         health = quarantine.of_error(job, error.node, why)
         self._journal.health(health)
-        return self.limit is not None and bool(health.failed) and not self.unfit(job)
+        return self._limit is not None and bool(health.failed) and not self.why_quarantined(job)
 
     def ran(self, job: Job, outcome: Outcome, result: RunResult) -> None:
-        """A job was run on its nodes."""
+        """Record what the run of a job has shown about its nodes."""
         if job.is_multi_host:
             self._journal.health(quarantine.of_run(job, outcome, result))
 
-    def unfit(self, job: Job) -> str:
-        """Why a job's nodes are not used any more; "" where they are."""
-        if self.limit is None:
+    def why_quarantined(self, job: Job) -> str:
+        """Return why nodes of a job are quarantined, or ""."""
+        if self._limit is None:
             return ""
         self._look()
-        given_up = quarantine.quarantined(self._seen, self.limit)
-        return "; ".join(quarantine.told({node: given_up[node] for node in quarantine.names(job) if node in given_up}))
+        found = quarantine.quarantined(self._seen, self._limit)
+        return "; ".join(quarantine.describe({node: found[node] for node in quarantine.names(job) if node in found}))
 
     def met(self, job: Job) -> bool:
-        """Whether one of a job's nodes has come up in this part of the run, for whichever process."""
+        """Return whether a node of a job has come up in this part of the run, in any process."""
         self._look()
         mine = set(quarantine.names(job))
         return any(seen.came_up and mine.intersection(seen.nodes) for seen in self._seen)
 
-    def given_up(self) -> frozenset[str]:
-        """The nodes that are not used any more, as `quarantine.named` names them."""
-        if self.limit is None:
+    def quarantined(self) -> frozenset[str]:
+        """Return the nodes in quarantine, named as by `quarantine.named`."""
+        if self._limit is None:
             return frozenset()
         self._look()
-        return frozenset(quarantine.quarantined(self._seen, self.limit))
+        return frozenset(quarantine.quarantined(self._seen, self._limit))
 
     def _look(self) -> None:
-        """Reads what was added to the journals since the last time; who writes may be about to end a line."""
+        """Read the lines added to the journals since the last call; a last line may be incomplete."""
         for path in sorted(self._journal.path.parent.glob("*.jsonl")):
             with path.open("rb") as file:
                 file.seek(self._read.get(path, 0))
@@ -88,7 +88,7 @@ class NodeHealth:
 
 
 def _health(line: bytes, since: int) -> Iterator[HealthReported]:
-    """What a line tells of nodes, if it is of that part of the run: a run is taken up again once they are mended."""
+    """Yield the event in a journal line if it is of that part of the run: nodes may be repaired before a resume."""
     if _OURS in line[:200]:
         try:
             data = json.loads(line)

@@ -1,4 +1,4 @@
-"""What may be tried again, what is made of several attempts, and which nodes are not for the next cell. Pure."""
+"""Retries: outcomes that are retried, the outcome of several attempts, and tainted nodes. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAY_BE_RETRIED = (*ENVIRONMENT, Kind.TRANSPORT_UNAVAILABLE, Kind.TIMEOUT)
 
 _TESTED = frozenset((Kind.CRASH, Kind.WRONG_RESULT, Kind.OUT_OF_MEMORY, Kind.GPU_ARCH_MISMATCH, Kind.MISSING_LIBRARY))
 
-_SPOILING = frozenset(
+_TAINTING = frozenset(
     (
         *(Kind.CRASH, Kind.HANG, Kind.TIMEOUT, Kind.OUT_OF_MEMORY, Kind.UNKNOWN),
         # Nodes that lost each other (a cable, an sshd that died) would fail every further cell in the same way.
@@ -28,38 +28,40 @@ _SPOILING = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """At most so many further attempts at a cell, after outcomes of these kinds."""
+    """The maximum number of further attempts at a cell, and the kinds of outcomes that are retried."""
 
     most: int = 0
     kinds: tuple[Kind, ...] = ENVIRONMENT
 
 
+NO_RETRIES = Retries()
+
+
 def may_be_retried(outcome: Outcome, kinds: Collection[Kind] = MAY_BE_RETRIED) -> bool:
-    """Whether a failure is of these kinds and nobody expects it; nothing that speaks of a bug may stand beside it."""
+    """Return whether a failure is of these kinds, is not expected, and shows no sign of a bug."""
     bug = any(finding.kind in _TESTED for finding in outcome.findings)
     return outcome.verdict.fails and outcome.kind in kinds and not bug
 
 
 def is_service_loss(key: str) -> bool:
-    """Whether a signature's key says that a container engine went away, or whatever else made the nodes."""
+    """Return whether a signature's key means that a container engine, or another maker of nodes, was lost."""
     loss = loss_of(key)
     return loss is not None and loss.service
 
 
 def lost_its_engine(outcome: Outcome) -> bool:
-    """Whether a cell failed for nothing but its container engine, which went away under it.
+    """Return whether the only failure of a cell is the loss of its container engine.
 
-    That is the cause only of a run that shows no other: the engine kills ranks, whose signals are no crash of theirs.
+    That is the cause only if no other is shown: the engine kills ranks, and their signals are no crash.
     """
     lost = outcome.signature is not None and is_service_loss(outcome.signature.key)
     return lost and outcome.verdict.fails and outcome.kind is Kind.NETWORK_FAILURE
 
 
 def settled(outcomes: Sequence[tuple[str, Outcome]]) -> Outcome:
-    """The outcome of a cell from that of each attempt at it, in their order, with the path of its log.
+    """Return the outcome of a cell from those of its attempts, in their order, each with the path of its log.
 
-    It is the last one's, unless an earlier one, as it is read now, was none that may be tried again: then nothing that
-    came later counts.
+    It is the last one, unless an earlier outcome must not be retried by the rules of today: then that one decides.
     """
     failed: list[Attempt] = []
     for number, (log, outcome) in enumerate(outcomes, 1):
@@ -73,11 +75,11 @@ def settled(outcomes: Sequence[tuple[str, Outcome]]) -> Outcome:
 
 
 def attempt_of(outcome: Outcome, log: str) -> Attempt:
-    """What is kept of an attempt that was not the last."""
+    """Return the record of an attempt that was not the last."""
     key = outcome.signature.key if outcome.signature else ""
     return Attempt(outcome.kind, key, outcome.why, log, outcome.seconds)
 
 
-def spoils(outcome: Outcome, result: RunResult) -> bool:
-    """Whether a job's nodes may hold what the next one should not meet, or be out of each other's reach."""
-    return bool(outcome.kind in _SPOILING or result.lost or result.survivors or result.unplugged)
+def taints(outcome: Outcome, result: RunResult) -> bool:
+    """Return whether a job may have left something on its nodes, or the nodes may not reach each other."""
+    return bool(outcome.kind in _TAINTING or result.lost or result.survivors or result.unplugged)

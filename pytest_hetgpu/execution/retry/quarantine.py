@@ -1,4 +1,4 @@
-"""Which nodes are given up for the rest of a run, from what jobs told of them. Pure."""
+"""Quarantine: nodes that a run stops using, decided from the failures of its jobs. Pure."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from pytest_hetgpu.model.verdict import Kind
 from pytest_hetgpu.store.events import HealthReported
 
 LIMIT = 2
-"""Times in a row that a node cannot be made ready before it is given up."""
+"""Failures in a row to provision a node before it is quarantined."""
 
 IN_QUARANTINE = " is in quarantine: "
-"""Stands in the reason why a cell was not run between a node and what is the matter with it."""
+"""Separates the node and its failure in the reason why a cell was not run."""
 
 _NOT_UP = (Kind.LAUNCH_FAILURE, Kind.NETWORK_FAILURE)
 
 
 @dataclass
 class _Record:
-    """A node's failures in a row: not to be made ready, lost, and jobs that did not start, for a reason unknown."""
+    """A node's failures in a row: provisioning, loss, and jobs that did not start for an unknown reason."""
 
     unready: int = 0
     lost: int = 0
@@ -33,32 +33,32 @@ class _Record:
 
 
 def named(kind: str, host: str) -> str:
-    """`g4ad on 10.0.0.5`: a kind of hardware on a host."""
+    """Return the name of a node in a quarantine: `g4ad on 10.0.0.5`, a kind of hardware on a host."""
     return f"{kind} on {host}"
 
 
 def name_of(node: Node) -> str:
-    """As `named`, of a node."""
+    """Return that name of a node."""
     return named(node.hardware.name, node.host)
 
 
 def names(job: Job) -> tuple[str, ...]:
-    """As `named`, of the nodes of a job that can be given up, each once: a scheduler gives others the next time."""
+    """Return those names of a job's nodes, each once, without nodes of a scheduler, which may allocate others."""
     mine = (node for node in job.all_nodes if not runtime_of(node.hardware.runtime).schedules)
     return tuple(dict.fromkeys(map(name_of, mine)))
 
 
 def of_error(job: Job, blamed: str, why: str) -> HealthReported:
-    """What a job's nodes have shown that could not be made ready; `blamed` is the name of the one at fault."""
+    """Return the health of nodes that could not be provisioned; `blamed` is the name of the one at fault."""
     found = [node for node in job.all_nodes if blamed == node.name or blamed.startswith(f"{node.name} (")]
     failed = {name_of(node): why for node in found}
     return _health(job, failed, why, came_up=False, ready=False)
 
 
 def of_run(job: Job, outcome: Outcome, result: RunResult) -> HealthReported:
-    """What a run has shown of its nodes: who was lost, whom its failure names, or that it did not come up at all.
+    """Return the health of nodes after a run: lost, named by its failure, or not started at all.
 
-    Nodes whose container engine went away have shown nothing.
+    Nodes whose container engine was lost have shown nothing.
     """
     failed = {}
     started = bool(outcome.stack)
@@ -77,21 +77,21 @@ def of_run(job: Job, outcome: Outcome, result: RunResult) -> HealthReported:
 
 
 def _health(job: Job, failed: Mapping[str, str], why: str, *, came_up: bool, ready: bool = True) -> HealthReported:
-    """Where a node is known to have `failed` the others are not suspect, also if it is none that can be given up."""
+    """Return the event. If a node is known to have `failed`, the others are not suspect."""
     nodes = names(job)
     blamed = {name: failed[name] for name in failed if name in nodes}
     return HealthReported(job.matrix, job.scenario, nodes, came_up, blamed, "" if failed else why, ready=ready)
 
 
 def quarantined(seen: Iterable[HealthReported], limit: int = LIMIT) -> dict[str, str]:
-    """The nodes that are given up, each with the reason, in the order in which they were.
+    """Return the quarantined nodes in order, each with the reason.
 
-    A node is given up that could not be made ready `limit` times in a row, or was lost (or named by failures to start)
-    once more often than that. So is one with which jobs did not start as often, at least in two different
-    companies, while jobs without it do: one company alone may be what does not work.
+    A node is quarantined after `limit` failures in a row to provision it, or after one more if it was lost or named by
+    failures to start. So is a node with which as many jobs did not start, in at least two different sets of nodes,
+    while jobs without it do: one set alone may be at fault.
     """
     records: dict[str, _Record] = {}
-    given_up: dict[str, str] = {}
+    found: dict[str, str] = {}
     up: list[frozenset[str]] = []
     for health in seen:
         company = frozenset(health.nodes)
@@ -100,10 +100,10 @@ def quarantined(seen: Iterable[HealthReported], limit: int = LIMIT) -> dict[str,
         for node in health.nodes:
             record = records.setdefault(node, _Record())
             _count(record, health, node, company)
-            if node not in given_up:
+            if node not in found:
                 why = _why(record, health, node, limit, elsewhere=any(node not in others for others in up))
-                given_up.update({node: f"{why} (cell {health.scenario})"} if why else {})
-    return given_up
+                found.update({node: f"{why} (cell {health.scenario})"} if why else {})
+    return found
 
 
 def _count(record: _Record, health: HealthReported, node: str, company: frozenset[str]) -> None:
@@ -134,6 +134,6 @@ def _times(count: int) -> str:
     return f"{count} times in a row" if count > 1 else "once"
 
 
-def told(given_up: Mapping[str, str]) -> list[str]:
-    """A line a node, for people."""
-    return [f"{node}{IN_QUARANTINE}{why}" for node, why in given_up.items()]
+def describe(found: Mapping[str, str]) -> list[str]:
+    """Return one line per quarantined node."""
+    return [f"{node}{IN_QUARANTINE}{why}" for node, why in found.items()]

@@ -1,1 +1,1 @@
-"""The terminal while a run goes on, and what is new at its end."""
+"""The terminal during a run, and the changes at its end."""

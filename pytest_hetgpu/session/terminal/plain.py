@@ -1,6 +1,6 @@
-"""Lines about cells that wait, where no view shows them: a log that stands still says why.
+"""Lines about waiting cells, for output without a live view: the log shows why it does not grow.
 
-A wait for a host is told once it has lasted; one for an engine, or for an image that is made, at once.
+A wait for a host is reported after some time, a wait for an engine or for the build of an image at once.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import threading
 import time
 from typing import Any
 
-from pytest_hetgpu.session.terminal.running import Cells
+from pytest_hetgpu.session.terminal.running import RunningCells
 from pytest_hetgpu.store.text import one_line
 
 EVERY = 1.0  # seconds
@@ -28,10 +28,10 @@ _AT_ONCE = (
 class Plain:
     """Hooks of the lines, in the process that has the terminal. `output` is a descriptor that pytest does not capture.
 
-    A wait is told once, unless somebody else has the host by then.
+    A wait is reported once, unless another cell gets the host meanwhile.
     """
 
-    def __init__(self, writer: Any, output: int, cells: Cells) -> None:
+    def __init__(self, writer: Any, output: int, cells: RunningCells) -> None:
         self._writer = writer
         self._output = output
         self._cells = cells
@@ -50,7 +50,7 @@ class Plain:
         os.close(self._output)
 
     def lines(self, now: float) -> list[str]:
-        """What is to be said at `now` (seconds of a clock that goes on)."""
+        """Return the lines that are due at `now`, in seconds of a monotonic clock."""
         waiting = {one.label: one.phase for one in self._cells.now() if one.phase.startswith((_HOST, *_AT_ONCE))}
         self._waits = {
             label: self._waits[label] if self._waits.get(label, ("",))[0] == why else (why, now)

@@ -1,4 +1,4 @@
-"""Which cells run at this moment, in whichever process, by the journals that all of them write."""
+"""The cells that are running now, in all processes, from their journals."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ class Running:
 
     @property
     def told(self) -> str:
-        """What it does: its last line of output, or its phase."""
+        """The activity of the cell: its last line of output, or its phase."""
         return self.phase or self.line
 
 
-class Cells:
-    """The cells that run, of one run's folder. What was journalled before `begun` is of another session.
+class RunningCells:
+    """The running cells of one run folder. Events before `begun` belong to another session.
 
-    Whoever hears that a test begins or ends says so; cells of other processes are found by the journal alone.
+    `begin` and `end` report tests of this process; cells of other processes are found in their journals.
     """
 
     def __init__(self, run: Path, begun: float) -> None:
@@ -53,18 +53,18 @@ class Cells:
         self._seen: dict[str, tuple[int, str]] = {}
 
     def begin(self, label: str, now: float) -> None:
-        """A cell's test begins."""
+        """Record that the test of a cell begins."""
         self._gone.discard(label)
         self._cells.setdefault(label, Running(label, now))
 
     def end(self, label: str) -> None:
-        """A cell's test is over, whatever the journal holds of it."""
+        """Record that the test of a cell has ended, whatever its journal holds."""
         self._gone.add(label)
         self._cells.pop(label, None)
         self._seen.pop(label, None)
 
     def now(self) -> list[Running]:
-        """The cells that run, the longest running first, with the last line that each printed."""
+        """Return the running cells, the longest running first, each with the last line that it printed."""
         for event in self._news():
             self._take(event)
         found = [one if one.phase else replace(one, line=self._last(one.label)) for one in self._cells.values()]
@@ -86,7 +86,7 @@ class Cells:
             self._cells[label] = replace(known, phase=JUDGED)
 
     def _news(self) -> Iterator[dict[str, Any]]:
-        """Events that were written since the last time. A line that is not whole yet waits for its end."""
+        """Yield the events since the last call. An incomplete line waits for its end."""
         for path in (self._folder.path / "journal").glob("*.jsonl"):
             at = self._read.get(path, 0)
             try:
@@ -103,7 +103,7 @@ class Cells:
                 yield from _event(line)
 
     def _last(self, label: str) -> str:
-        """The last line of a cell's output; read only where there is more of it than before."""
+        """Return the last line of a cell's output; read the file only if it has grown."""
         path = self._folder.raw(label)
         try:
             size = path.stat().st_size
@@ -119,7 +119,7 @@ class Cells:
 
 
 def last_line(data: bytes) -> str:
-    """The last line that says something, redacted with those before it; what ranks report to us in words."""
+    """Return the last line with text, redacted together with the lines before it; records of ranks in words."""
     text = data.decode("utf-8", "surrogateescape")
     text = redact(text) if text.endswith("\n") else redact_unfinished(text)
     lines = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace").splitlines()
@@ -128,7 +128,7 @@ def last_line(data: bytes) -> str:
 
 
 def _in_words(found: re.Match[str]) -> str:
-    """`allreduce, 64K float32` of a measurement; of other records their name and rank."""
+    """Return `allreduce, 64K float32` for a measurement, and name and rank for another record."""
     try:
         data = json.loads(found[1])
         if data["t"] == "row":

@@ -1,4 +1,4 @@
-"""A view of the running cells below pytest's own output: drawn by rich, gone before anybody else writes a line."""
+"""A view of the running cells below pytest's own output, drawn by rich, removed before any other output."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from pytest_hetgpu.session.terminal.running import Cells, Running
+from pytest_hetgpu.session.terminal.running import Running, RunningCells
 
 EVERY = 1.0  # seconds
 PATIENCE = 0.7  # seconds that a cell runs before it is shown: what ends at once is told by its line alone
@@ -36,7 +36,7 @@ class Screen:
     `told` gives the line above the cells.
     """
 
-    def __init__(self, writer: Any, terminal: int, cells: Cells, told: Callable[[], str]) -> None:
+    def __init__(self, writer: Any, terminal: int, cells: RunningCells, told: Callable[[], str]) -> None:
         self._writer = writer
         self._terminal = terminal
         self._cells = cells
@@ -51,12 +51,12 @@ class Screen:
         self._write = writer.write
 
     def start(self) -> None:
-        """Begins to draw, and to listen to what pytest writes."""
+        """Start to draw, and to watch the output of pytest."""
         self._writer.write = self._after_us
         self._thread.start()
 
     def stop(self) -> None:
-        """Takes the view away for good."""
+        """Remove the view for good."""
         self._over.set()
         with self._lock:
             self._hide()
@@ -66,19 +66,19 @@ class Screen:
         self._file.close()
 
     def pause(self, *, paused: bool = True) -> None:
-        """While somebody else has the terminal, a debugger say, nothing is drawn."""
+        """Draw nothing while another program, as a debugger, has the terminal."""
         with self._lock:
             self._paused = paused
             self._hide()
 
     def begin(self, label: str) -> None:
-        """A cell's test begins."""
+        """Show the cell of a test that begins."""
         with self._lock:
             self._paused = False
             self._cells.begin(label, time.time())
 
     def end(self, label: str) -> None:
-        """A cell's test is over."""
+        """Remove the cell of a test that has ended."""
         with self._lock:
             self._cells.end(label)
 
@@ -111,7 +111,7 @@ class Screen:
         self._live.update(view(self._told(), running, now, min(MOST, height - 4)), refresh=True)
 
     def _below(self, width: int, height: int) -> Live:
-        """A view that starts below what pytest has written, where that is no whole line, too."""
+        """Return a view that starts below the output of pytest, even if that does not end with a whole line."""
         # What pytest wrote is out already: a flush from here would go where it captures to.
         self._column = self._writer.width_of_current_line
         if self._column:
@@ -124,7 +124,7 @@ class Screen:
         return made
 
     def _hide(self) -> None:
-        """Nothing of the view is left, and the cursor is where it was."""
+        """Remove the view, and restore the cursor."""
         if self._live is None:
             return
         beyond = self._column % (self._live.console.width + _SPARE)
@@ -138,7 +138,7 @@ class Screen:
 
 
 def view(told: str, running: Sequence[Running], now: float, most: int) -> Table:
-    """A line on the run, then a line a cell: how long, which, what it said last. At most `most` cells."""
+    """Return a line on the run, then one line per cell with time, label and last output. At most `most` cells."""
     table = Table.grid(padding=(0, 1), expand=True)
     table.add_column(justify="right", no_wrap=True)
     table.add_column(no_wrap=True, overflow="ellipsis", max_width=60)
@@ -157,7 +157,7 @@ def view(told: str, running: Sequence[Running], now: float, most: int) -> Table:
 
 
 def elapsed(seconds: float) -> str:
-    """`4 s`, `2:05`, `1:02:05`."""
+    """Return `4 s`, `2:05`, `1:02:05`."""
     whole = max(0, int(seconds))
     if whole < 60:
         return f"{whole} s"

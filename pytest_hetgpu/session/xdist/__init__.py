@@ -1,1 +1,1 @@
-"""Which cell starts next, and on which worker, when several workers share the hosts of one inventory."""
+"""Order and distribution of cells when several workers share the hosts of one inventory."""

@@ -18,7 +18,7 @@ Seconds = Mapping[tuple[str, str], float]
 """Seconds that a cell took, by matrix and id."""
 
 Nodes = tuple[frozenset[str], frozenset[str]]
-"""The hosts that a cell occupies, and the names under which its nodes are given up."""
+"""The hosts that a cell occupies, and the names of its nodes in a quarantine."""
 
 _NONE: Nodes = frozenset(), frozenset()
 HERE_NAME = "localhost"
@@ -31,9 +31,9 @@ def tasks(
     nodes: Callable[[Scenario], Nodes],
     seconds: Seconds,
 ) -> list[Task]:
-    """A task for each test of pytest's `collection` of node ids.
+    """Return a task for each test of pytest's `collection` of node ids.
 
-    A test that is of none of the `cells` needs no host. What was never run takes what the others take, in the middle.
+    A test of none of the `cells` needs no host. A cell without a history is expected to take the median time.
     """
     labels = {cell.label: cell for cell in cells}
     usual = statistics.median(seconds.values()) if seconds else 1.0
@@ -50,7 +50,7 @@ def tasks(
 
 
 def nodes_of(documents: Mapping[str, Document], inventory: Inventory) -> Callable[[Scenario], Nodes]:
-    """The nodes of a cell: none where it will be skipped, for the matrix or the inventory says so."""
+    """Return a function that returns the nodes of a cell: none if the matrix or the inventory skips it."""
     known: dict[tuple[str, tuple[str, ...]], Nodes] = {}
 
     def nodes(cell: Scenario) -> Nodes:
@@ -76,12 +76,12 @@ def nodes_of(documents: Mapping[str, Document], inventory: Inventory) -> Callabl
 
 
 def _machine(kind: Hardware, host: Host) -> str:
-    """The machine that a node is on: processes of this session are here, whatever the inventory calls that."""
+    """Return the machine of a node. Processes of this session run here, whatever the inventory calls this machine."""
     return HERE_NAME if kind.runtime == "local" or host.address in HERE else host.address
 
 
 def _cell(nodeid: str, labels: Mapping[str, Scenario]) -> Scenario | None:
-    """The cell of a test: its parameters are the cell's label, or hold it between those of others."""
+    """Return the cell of a test: its parameters are the cell's label, or contain it."""
     found = _PARAMETERS.search(nodeid)
     if not found:
         return None

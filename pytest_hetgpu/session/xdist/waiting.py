@@ -1,4 +1,4 @@
-"""Tasks that no worker has yet: in the order in which they should start, apart by whether their hosts are free."""
+"""Waiting tasks in the order in which they should start, separated by whether their hosts are free."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One test: the hosts it needs for itself, seconds it should take, and what those of one `group` share (nodes).
+    """One test: the hosts that it needs alone, its expected seconds, and the `group` of tests that share nodes.
 
-    `nodes` are the names under which its nodes are given up, if they are.
+    `nodes` are the names of its nodes in a quarantine.
     """
 
     index: int
@@ -24,7 +24,7 @@ class Task:
 
     @property
     def skipped(self) -> Task:
-        """As it is once a node of it was given up: it ends at once and touches no host."""
+        """The task after one of its nodes was quarantined: it ends at once and needs no host."""
         return replace(self, hosts=frozenset(), seconds=0.0, nodes=frozenset())
 
 
@@ -36,11 +36,11 @@ _Bucket = tuple[Hashable, frozenset[str]]
 
 
 class Waiting:
-    """Of tasks that differ in nothing but their seconds (a bucket) the longest stands for all.
+    """The waiting tasks. The longest of those that differ only in seconds (a bucket) represents the others.
 
-    `free` and `blocked` are those, in order: tasks whose hosts have most before them, wide ones, long ones. What a task
-    that runs or that a worker keeps has before it counts for its hosts, until it ends. Whatever happens to a
-    host touches the buckets of that host alone, so that many hosts cost no more than few.
+    `free` and `blocked` are these representatives, in order: tasks whose hosts have the most work first, then wide
+    ones, then long ones. A running or parked task counts as work of its hosts until it ends. A change on a host touches
+    only the buckets of that host, so that the cost does not grow with the number of hosts.
     """
 
     def __init__(self, tasks: Iterable[Task] = ()) -> None:
@@ -59,12 +59,12 @@ class Waiting:
             self._rank(bucket)
 
     def put(self, task: Task) -> None:
-        """A task waits (again)."""
+        """Add a task."""
         self._add(task)
         self._rank_at(task)
 
     def take(self, task: Task) -> None:
-        """A task is a worker's; its hosts have it before them still."""
+        """Remove a task that a worker gets. It still counts as work of its hosts."""
         bucket = _bucket(task)
         tasks = self._tasks[bucket]
         del tasks[bisect_left(tasks, _by_seconds(task), key=_by_seconds)]
@@ -72,66 +72,68 @@ class Waiting:
         self._rank(bucket)
 
     def keep(self, task: Task) -> None:
-        """A task is taken for later: its hosts are spoken for until it is started or dropped."""
+        """Remove a task that a worker gets for later. Its hosts are reserved until it starts or is dropped."""
         self.take(task)
         self._kept.update(task.hosts)
 
     def start(self, task: Task, until: float, *, kept: bool) -> None:
-        """A task, taken or kept before, has its hosts, which should be free again at `until`."""
+        """Mark the hosts of a taken or kept task as busy until `until`."""
         if kept:
             self._kept.subtract(task.hosts)
         self._busy.update(dict.fromkeys(task.hosts, until))
         self._rank_at(task)
 
     def end(self, task: Task) -> None:
-        """A task that was started is over: its hosts are free, and have less before them."""
+        """Free the hosts of a started task, whose work is done."""
         for host in task.hosts:
             del self._busy[host]
         self._lift(task)
 
     def drop(self, task: Task) -> None:
-        """A task that was kept, and never started, waits again."""
+        """Put back a task that was kept and never started."""
         self.forget(task)
         self.put(task)
 
     def forget(self, task: Task) -> None:
-        """A task that was kept will not be started: its hosts are spoken for no more, and have less before them."""
+        """Free the reserved hosts of a kept task that will not start."""
         self._kept.subtract(task.hosts)
         self._lift(task)
 
-    def give_up(self, nodes: AbstractSet[str]) -> None:
-        """Tasks on these nodes will be skipped: they wait for no host."""
-        given_up = (bucket for bucket, tasks in self._tasks.items() if tasks and not nodes.isdisjoint(tasks[0].nodes))
-        for task in [task for bucket in given_up for task in self._tasks[bucket]]:
+    def quarantine(self, nodes: AbstractSet[str]) -> None:
+        """Skip the tasks on these nodes: they wait for no host."""
+        quarantined = (
+            bucket for bucket, tasks in self._tasks.items() if tasks and not nodes.isdisjoint(tasks[0].nodes)
+        )
+        for task in [task for bucket in quarantined for task in self._tasks[bucket]]:
             self.take(task)
             self._lift(task)
             self.put(task.skipped)
 
     def startable(self, task: Task) -> bool:
-        """Whether its hosts are free."""
+        """Return whether the hosts of a task are free."""
         return self._busy.keys().isdisjoint(task.hosts)
 
     def free_at(self, task: Task, now: float) -> float:
-        """When its hosts should be free."""
+        """Return the time at which the hosts of a task should be free."""
         return max([now, *(self._busy[host] for host in task.hosts if host in self._busy)])
 
     def order(self, task: Task) -> Order:
-        """Its place among all."""
+        """Return the place of a task among all."""
         before = max((self._load[host] for host in task.hosts), default=0.0)
         return -before, -len(task.hosts), -task.seconds, task.index
 
     def same(self, task: Task) -> Task | None:
-        """The longest with the same nodes."""
+        """Return the longest task with the same nodes."""
         tasks = self._tasks.get(_bucket(task))
         return tasks[-1] if tasks else None
 
     def beside(self, task: Task) -> Task | None:
-        """The first in order on any of its hosts."""
+        """Return the first task in order that needs any of its hosts."""
         buckets = {bucket for host in task.hosts for bucket in self._at[host]}
         return min(self._ranked[bucket][1] for bucket in buckets)[1] if buckets else None
 
     def elsewhere(self) -> Task | None:
-        """The first in order on hosts that are free and that nobody keeps a task for; else the last of all."""
+        """Return the first task on hosts that are free and not reserved; else the last of all."""
         apart = (task for _, task in self.free if not any(self._kept[host] for host in task.hosts))
         last = max((*self.free[-1:], *self.blocked[-1:]), default=None)
         return next(apart, last and last[1])
@@ -149,12 +151,12 @@ class Waiting:
             self._at[host].add(_bucket(task))
 
     def _rank_at(self, task: Task) -> None:
-        """Ranks what is on a task's hosts."""
+        """Update the places of all buckets on a task's hosts."""
         for bucket in {_bucket(task)}.union(*(self._at[host] for host in task.hosts)):
             self._rank(bucket)
 
     def _rank(self, bucket: _Bucket) -> None:
-        """Puts a bucket where it belongs by now, or nowhere once it is empty."""
+        """Update the place of a bucket; remove it if it is empty."""
         if bucket in self._ranked:
             ranked, one = self._ranked.pop(bucket)
             del ranked[bisect_left(ranked, one)]

@@ -1,6 +1,6 @@
-"""The scheduler that pytest-xdist is handed: tests start when their hosts are free, the longest first.
+"""The scheduler for pytest-xdist: tests start when their hosts are free, the longest first.
 
-It is xdist's own `LoadScheduling` for what collections and workers are; who is sent what, and when, is the board's.
+Collections and workers are handled by xdist's own `LoadScheduling`. `Scheduler` decides which worker gets which test.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from xdist.scheduler import LoadScheduling
 
-from pytest_hetgpu.session.xdist.board import Board
+from pytest_hetgpu.session.xdist.scheduler import Scheduler
 from pytest_hetgpu.session.xdist.waiting import Task
 
 if TYPE_CHECKING:
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 class HostScheduling(LoadScheduling):  # type: ignore[misc]  # xdist is not typed
-    """xdist's scheduling interface over a board.
+    """xdist's scheduling interface over a `Scheduler`.
 
-    `tasks` turns a collection of node ids into tasks, `given_up` tells the nodes that are not used any more.
+    `tasks` turns a collection of node ids into tasks, `quarantined` returns the nodes that are not used any more.
     """
 
     def __init__(
@@ -30,79 +30,79 @@ class HostScheduling(LoadScheduling):  # type: ignore[misc]  # xdist is not type
         config: Any,
         log: Any,
         tasks: Callable[[Sequence[str]], list[Task]],
-        given_up: Callable[[], AbstractSet[str]] = frozenset,
+        quarantined: Callable[[], AbstractSet[str]] = frozenset,
     ) -> None:
         super().__init__(config, log)
         self._tasks_of = tasks
-        self._given_up = given_up
+        self._quarantined = quarantined
         self._tasks: list[Task] = []
-        self._board: Board | None = None
+        self._scheduler: Scheduler | None = None
         self._closed: set[WorkerController] = set()
 
     @property
     def tests_finished(self) -> bool:
-        """Whether every worker may be told that nothing comes any more."""
-        return self.collection_is_completed and (self._board is None or self._board.finished)
+        """Whether every worker may be told that nothing follows."""
+        return self.collection_is_completed and (self._scheduler is None or self._scheduler.finished)
 
     @property
     def has_pending(self) -> bool:
-        """Whether tests are running, or to be run."""
-        board = self._board
-        seats = board.seats.values() if board else ()
-        return bool(board and (board.waiting or any(s.running or s.parked or s.released for s in seats)))
+        """Whether tests are running, or waiting."""
+        scheduler = self._scheduler
+        states = scheduler.workers.values() if scheduler else ()
+        return bool(scheduler and (scheduler.waiting or any(s.running or s.parked or s.released for s in states)))
 
     def schedule(self) -> None:
-        """All first workers have collected, or a further one has."""
-        if self._board is None:
+        """Begin once all first workers have collected, or include a further worker."""
+        if self._scheduler is None:
             if not self._check_nodes_have_same_collection():
                 self.log("**Different tests collected, aborting run**")
                 return
             self.collection = next(iter(self.node2collection.values()))
             self._tasks = self._tasks_of(self.collection)
-            self._board = Board(self._tasks)
+            self._scheduler = Scheduler(self._tasks)
         for node in self.nodes:
-            if node in self.node2collection and node not in self._board.seats:
-                self._board.join(node)
+            if node in self.node2collection and node not in self._scheduler.workers:
+                self._scheduler.add_worker(node)
         self._go_on()
 
     def mark_test_complete(self, node: WorkerController, item_index: int, duration: float = 0) -> None:
-        """A worker is through with a test."""
-        assert self._board is not None
+        """Record that a worker has ended a test."""
+        assert self._scheduler is not None
         self.node2pending[node].remove(item_index)
-        self._board.ended(node)
-        if nodes := self._given_up():
-            self._board.give_up(nodes)
+        self._scheduler.finish(node)
+        if nodes := self._quarantined():
+            self._scheduler.quarantine(nodes)
         self._go_on()
 
     def mark_test_pending(self, item: str) -> None:
-        """A test is to run once more: somebody asked for that when its worker crashed."""
-        assert self._board is not None
+        """Run a test once more, as requested after a crash of its worker."""
+        assert self._scheduler is not None
         assert self.collection is not None
-        self._board.again(self._tasks[self.collection.index(item)])
+        self._scheduler.requeue(self._tasks[self.collection.index(item)])
         self._go_on()
 
     def remove_node(self, node: WorkerController) -> str | None:
-        """A worker is gone; gives the test that it was running. What it had not begun others will run."""
+        """Remove a worker and return its running test. Others run the tests that it had not begun."""
         self.node2pending.pop(node)
-        if self._board is None or node not in self._board.seats:
+        if self._scheduler is None or node not in self._scheduler.workers:
             return None
-        running = self._board.leave(node)
+        running = self._scheduler.remove_worker(node)
         self._go_on()
         assert self.collection is not None
         return self.collection[running.index] if running else None
 
     def _go_on(self) -> None:
-        assert self._board is not None
+        assert self._scheduler is not None
         # With -x, or where too many workers crashed, xdist tells them to end, and does not say so here.
         for one in self.nodes:
-            if one.shutting_down and one not in self._closed and one in self._board.seats:
+            if one.shutting_down and one not in self._closed and one in self._scheduler.workers:
                 self._closed.add(one)
-                self._board.close(one)
-        for move in self._board.moves(time.monotonic()):
-            node: Any = move.worker
-            if move.indices:
-                self.node2pending[node].extend(move.indices)
-                node.send_runtest_some(list(move.indices))
-            if move.last:
+                self._scheduler.close_worker(one)
+        for assignment in self._scheduler.assignments(time.monotonic()):
+            node: Any = assignment.worker
+            if assignment.indices:
+                self.node2pending[node].extend(assignment.indices)
+                node.send_runtest_some(list(assignment.indices))
+            if assignment.last:
                 self._closed.add(node)
                 node.shutdown()

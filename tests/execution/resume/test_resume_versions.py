@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pytest_hetgpu.cluster.drift import moved, set_first
+from pytest_hetgpu.cluster.drift import drift_since_start, keep_first_facts
 from pytest_hetgpu.model.facts import Environment, found
 from pytest_hetgpu.store import environment
 from pytest_hetgpu.store.environment import NodeFacts, PlacementFacts
@@ -17,12 +17,12 @@ def seen(**facts: str) -> PlacementFacts:
 
 def test_another_version_is_said_of_the_node(tmp_path: Path) -> None:
     environment.write(tmp_path, seen(ucx="1.18.0", openmpi="5.0.8"))
-    assert list(moved(tmp_path, seen(ucx="1.20.1"))) == []  # the first part, still
+    assert list(drift_since_start(tmp_path, seen(ucx="1.20.1"))) == []  # the first part, still
     for ucx in ("1.20.1", "1.20.2"):
-        set_first(tmp_path)
+        keep_first_facts(tmp_path)
         now = seen(ucx=ucx, openmpi="5.0.8")
         environment.write(tmp_path, now)
-        [concern] = moved(tmp_path, now)
+        [concern] = drift_since_start(tmp_path, now)
         assert not concern.certain
         assert str(concern) == (
             f"node0: ucx is {ucx}, but was 1.18.0 in the first part of this run; "
@@ -32,5 +32,5 @@ def test_another_version_is_said_of_the_node(tmp_path: Path) -> None:
 
 def test_what_was_not_known_is_no_difference(tmp_path: Path) -> None:
     environment.write(tmp_path, seen(openmpi="5.0.8"))
-    set_first(tmp_path)
-    assert list(moved(tmp_path, seen(ucx="1.20.1"))) == []
+    keep_first_facts(tmp_path)
+    assert list(drift_since_start(tmp_path, seen(ucx="1.20.1"))) == []

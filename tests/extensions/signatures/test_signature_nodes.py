@@ -225,7 +225,7 @@ def test_a_full_disk_of_a_node() -> None:
 def test_nodes_that_do_not_reach_each_other(said: str) -> None:
     answer = SimpleNamespace(returncode=255, stderr=said.encode())
     member: Any = SimpleNamespace(folder="/f", exec=lambda *_, **__: answer, sshd_log=lambda: ("sshd: no",))
-    one, other = (ssh.Berth(Node(i, Hardware("a"), "192.0.2.7", 1, f"node{i}"), member) for i in (0, 1))
+    one, other = (ssh.NodeHandle(Node(i, Hardware("a"), "192.0.2.7", 1, f"node{i}"), member) for i in (0, 1))
     with pytest.raises(ProvisionError) as caught:
         ssh._try(one, other)
     assert part(caught.value) == "ssh"

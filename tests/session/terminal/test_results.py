@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from pytest_hetgpu.model.verdict import Kind, Verdict
-from pytest_hetgpu.session.terminal.results import Live, best
+from pytest_hetgpu.session.terminal.lines import best
+from pytest_hetgpu.session.terminal.results import TerminalReporter
 from pytest_hetgpu.store.properties import CellProperties
 from tests.reporting.report_samples import scenario
 
@@ -46,7 +47,7 @@ def test_a_bandwidth_is_told_as_a_share_of_the_wire() -> None:
 
 def test_each_wire_is_told_once_at_the_end_with_the_last_word_on_it() -> None:
     cells = [scenario(f"{placement}-ucx-{workload}") for placement in ("mixed", "same") for workload in ("a", "b", "c")]
-    live = Live(None, cells, Path())
+    live = TerminalReporter(None, cells, Path())
     blind = CellProperties("", "aws", Kind.PASSED, Verdict.OK, wire_told="not known: node1: the container ended")
     seen = [
         replace(blind, wire_told="not known: node1: gone"),
@@ -76,7 +77,7 @@ class Writer:
 
 def test_a_folder_that_is_gone_is_not_named_as_the_place_of_reports(tmp_path: Path) -> None:
     for there in (tmp_path, tmp_path / "gone"):
-        live, writer = Live(None, [], there), Writer()
+        live, writer = TerminalReporter(None, [], there), Writer()
         live.trouble.append("error: it was deleted")
         live.pytest_terminal_summary(writer)
         assert any(line.startswith("reports: ") for line in writer.lines) is there.exists()

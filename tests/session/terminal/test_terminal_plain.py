@@ -9,7 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from pytest_hetgpu.session.terminal.plain import TOLD_AFTER, Plain
-from pytest_hetgpu.session.terminal.running import Cells
+from pytest_hetgpu.session.terminal.running import RunningCells
 from pytest_hetgpu.store.folder import RunFolder
 from pytest_hetgpu.store.journal import Journal
 from tests.reporting.report_samples import job
@@ -20,7 +20,7 @@ EVE = "waits for host gpu1: eve@node8 holds it for cell z of run y since 12:01, 
 
 def test_a_wait_is_told_once_and_again_when_somebody_else_has_the_host(tmp_path: Path) -> None:
     folder = RunFolder.create(tmp_path)
-    plain = Plain(SimpleNamespace(width_of_current_line=0), os.dup(1), Cells(folder.path, time.time()))
+    plain = Plain(SimpleNamespace(width_of_current_line=0), os.dup(1), RunningCells(folder.path, time.time()))
     with closing(Journal(folder.path, "gw0")) as journal:
         journal.waiting(job("send"), ADA)
         assert plain.lines(0.0) == []
@@ -37,7 +37,7 @@ def test_a_wait_is_told_once_and_again_when_somebody_else_has_the_host(tmp_path:
 
 def test_a_wait_for_an_engine_or_a_base_is_told_at_once(tmp_path: Path) -> None:
     folder = RunFolder.create(tmp_path)
-    plain = Plain(SimpleNamespace(width_of_current_line=0), os.dup(1), Cells(folder.path, time.time()))
+    plain = Plain(SimpleNamespace(width_of_current_line=0), os.dup(1), RunningCells(folder.path, time.time()))
     with closing(Journal(folder.path, "gw0")) as journal:
         for why in (
             "waits for the container engine at unix:///e: it does not answer (up to 30 s)",
@@ -53,7 +53,7 @@ def test_a_wait_for_an_engine_or_a_base_is_told_at_once(tmp_path: Path) -> None:
 def test_what_it_says_comes_on_a_line_of_its_own(tmp_path: Path) -> None:
     folder = RunFolder.create(tmp_path)
     reading, writing = os.pipe()
-    plain = Plain(SimpleNamespace(width_of_current_line=3), writing, Cells(folder.path, time.time()))
+    plain = Plain(SimpleNamespace(width_of_current_line=3), writing, RunningCells(folder.path, time.time()))
     with closing(Journal(folder.path, "main")) as journal:
         journal.waiting(job("send"), ADA)
         plain.lines(time.monotonic() - TOLD_AFTER)

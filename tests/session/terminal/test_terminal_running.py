@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_hetgpu.session.terminal.running import JUDGED, READY, WAITING, Cells, last_line
+from pytest_hetgpu.session.terminal.running import JUDGED, READY, WAITING, RunningCells, last_line
 from pytest_hetgpu.store.folder import RunFolder
 from pytest_hetgpu.store.journal import Journal
 from pytest_hetgpu.store.redaction.redact import clear_secrets, register_secrets
@@ -23,12 +23,12 @@ def folder(tmp_path: Path) -> RunFolder:
     return RunFolder.create(tmp_path / "reports")
 
 
-def seen(cells: Cells) -> dict[str, str]:
+def seen(cells: RunningCells) -> dict[str, str]:
     return {one.label: one.told for one in cells.now()}
 
 
 def test_a_cell_from_its_test_to_its_verdict(folder: RunFolder) -> None:
-    cells = Cells(folder.path, time.time())
+    cells = RunningCells(folder.path, time.time())
     with closing(Journal(folder.path, "gw0")) as journal:
         cells.begin(SEND, time.time())
         assert seen(cells) == {SEND: READY}
@@ -50,7 +50,7 @@ def test_a_cell_from_its_test_to_its_verdict(folder: RunFolder) -> None:
 
 
 def test_cells_of_all_writers_the_longest_running_first(folder: RunFolder) -> None:
-    cells = Cells(folder.path, time.time())
+    cells = RunningCells(folder.path, time.time())
     with closing(Journal(folder.path, "gw0")) as one, closing(Journal(folder.path, "gw1")) as other:
         for journal, label in ((one, SEND), (other, REDUCE)):
             journal.planned(job(label))
@@ -64,12 +64,12 @@ def test_cells_of_all_writers_the_longest_running_first(folder: RunFolder) -> No
 def test_a_session_before_is_not_this_one(folder: RunFolder) -> None:
     with closing(Journal(folder.path, "gw0")) as journal:
         journal.started(job(SEND))
-    cells = Cells(folder.path, time.time())
+    cells = RunningCells(folder.path, time.time())
     assert seen(cells) == {}
 
 
 def test_half_lines_and_garbage_wait_or_are_passed_over(folder: RunFolder) -> None:
-    cells = Cells(folder.path, time.time())
+    cells = RunningCells(folder.path, time.time())
     with closing(Journal(folder.path, "gw0")) as journal:
         journal.planned(job(SEND))
     whole = journal.path.read_bytes()
@@ -109,7 +109,7 @@ def test_no_part_of_a_secret_is_shown(data: bytes, shown: str) -> None:
 
 
 def test_a_line_that_begins_before_what_is_read_is_not_shown(folder: RunFolder) -> None:
-    cells = Cells(folder.path, time.time())
+    cells = RunningCells(folder.path, time.time())
     log = folder.start_log(SEND)
     with closing(Journal(folder.path, "gw0")) as journal:
         journal.planned(job(SEND))
@@ -128,7 +128,7 @@ def test_records_of_ranks_are_put_into_words() -> None:
 
 
 def test_a_tick_costs_little(folder: RunFolder) -> None:
-    cells = Cells(folder.path, time.time())
+    cells = RunningCells(folder.path, time.time())
     log = folder.start_log(SEND)
     log.write_bytes(b"a line of output\n" * 1000)
     with closing(Journal(folder.path, "gw0")) as journal:

@@ -87,7 +87,7 @@ def test_what_is_on_a_node_that_was_given_up_waits_for_no_host_and_has_nothing_b
     waiting = Waiting([busy, lost, mixed, apart])
     waiting.take(busy)
     waiting.start(busy, until=5.0, kept=False)
-    waiting.give_up(frozenset({"cpu on a"}))
+    waiting.quarantine(frozenset({"cpu on a"}))
     assert [one.index for _, one in waiting.free] == [3, 1, 2]
     assert waiting.blocked == []
     assert waiting.count == 3

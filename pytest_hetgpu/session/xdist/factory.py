@@ -21,19 +21,19 @@ _SOME_TIME = 1.0  # seconds between two looks at the health of nodes: journals o
 def scheduler(
     suite: MatrixSet, cells: Sequence[Scenario], history: Path | None, health: NodeHealth
 ) -> Callable[[Any, Any], HostScheduling]:
-    """The scheduler of a session, once it is given pytest's configuration and xdist's log.
+    """Return the scheduler of a session as a function of pytest's configuration and xdist's log.
 
-    It knows the hosts of `cells` by the suite's inventory, and how long they take by the `history`, if any;
-    and by the `health` that workers tell of nodes, which are given up.
+    Hosts of `cells` come from the suite's inventory, their times from the `history`, if any. Nodes that `health`
+    reports as quarantined are not used any more.
     """
     bound = nodes_of(suite.documents, suite.inventory)
     made = partial(tasks, cells=cells, nodes=bound, seconds=_seconds(history))
-    given_up = _now_and_then(health.given_up)
-    return lambda config, log: HostScheduling(config, log, made, given_up)
+    quarantined = _now_and_then(health.quarantined)
+    return lambda config, log: HostScheduling(config, log, made, quarantined)
 
 
 def _now_and_then(look: Callable[[], AbstractSet[str]]) -> Callable[[], AbstractSet[str]]:
-    """What a look gives that was not there at the one before; nothing in the time between two."""
+    """Return a function that returns the new items of `look`, and nothing if it is called again too soon."""
     due, seen = time.monotonic(), set[str]()
 
     def fresh() -> AbstractSet[str]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from pytest_hetgpu.session.xdist.board import Board, Move
+from pytest_hetgpu.session.xdist.scheduler import Assignment, Scheduler
 from pytest_hetgpu.session.xdist.waiting import Task
 
 
@@ -19,7 +19,7 @@ class Farm:
         self.random = random.Random(seed)
         self.tasks = {task.index: task for task in tasks}
         self.takes = {task.index: task.seconds * (1 + self.random.uniform(-noise, noise)) for task in tasks}
-        self.board = Board(tasks)
+        self.scheduler = Scheduler(tasks)
         self.queues: dict[int, list[int]] = {}
         self.last: set[int] = set()
         self.running: dict[int, int] = {}
@@ -28,22 +28,22 @@ class Farm:
         self.done: list[int] = []
         for worker in range(workers):
             self.join(worker)
-        self.follow(self.board.moves(self.now))
+        self.follow(self.scheduler.assignments(self.now))
 
     def join(self, worker: int) -> None:
         self.queues[worker] = []
-        self.board.join(worker)
+        self.scheduler.add_worker(worker)
 
     @property
     def occupied(self) -> list[str]:
         return [host for index in self.running.values() for host in self.tasks[index].hosts]
 
-    def follow(self, moves: list[Move]) -> None:
-        for move in moves:
-            worker = move.worker
+    def follow(self, assignments: list[Assignment]) -> None:
+        for assignment in assignments:
+            worker = assignment.worker
             assert isinstance(worker, int)
-            self.queues[worker] += move.indices
-            if move.last:
+            self.queues[worker] += assignment.indices
+            if assignment.last:
                 self.last.add(worker)
             waits = 1 if worker in self.last else 2
             if worker not in self.running and len(self.queues[worker]) >= waits:
@@ -56,24 +56,24 @@ class Farm:
         self.now, worker = heapq.heappop(self.ends)
         if worker in self.running:
             self.done.append(self.running.pop(worker))
-            self.board.ended(worker)
-            self.follow(self.board.moves(self.now))
+            self.scheduler.finish(worker)
+            self.follow(self.scheduler.assignments(self.now))
 
     def kill(self, worker: int) -> int | None:
         """A worker dies, another takes its place; gives the test that is lost."""
-        running = self.board.leave(worker)
+        running = self.scheduler.remove_worker(worker)
         assert (running.index if running else None) == self.running.pop(worker, None)
         self.ends = [end for end in self.ends if end[1] != worker]
         heapq.heapify(self.ends)
         del self.queues[worker]
         self.join(max(self.queues, default=0) + 100)
-        self.follow(self.board.moves(self.now))
+        self.follow(self.scheduler.assignments(self.now))
         return running.index if running else None
 
     def run(self) -> float:
         while self.ends:
             self.step()
-        assert self.board.finished
+        assert self.scheduler.finished
         return self.now
 
 
@@ -144,11 +144,11 @@ def test_without_a_history_the_order_is_that_of_the_matrix() -> None:
 
 def test_cells_of_a_placement_stay_with_the_worker_that_has_its_nodes() -> None:
     tasks = [Task(index, frozenset({"a"} if index < 4 else {"b"}), 1.0, index < 4) for index in range(8)]
-    board = Board(tasks)
-    board.join("one")
-    board.join("two")
-    first = board.moves(0.0)
-    mine = {move.worker: {tasks[index].group for index in move.indices} for move in first}
+    board = Scheduler(tasks)
+    board.add_worker("one")
+    board.add_worker("two")
+    first = board.assignments(0.0)
+    mine = {assignment.worker: {tasks[index].group for index in assignment.indices} for assignment in first}
     assert all(len(groups) == 1 for groups in mine.values())
     assert len(mine) == 2
 
@@ -172,14 +172,14 @@ def test_a_worker_that_dies_costs_the_test_that_it_was_running_and_no_other(seed
 def test_a_test_that_is_to_run_again_does() -> None:
     farm = Farm([Task(0, frozenset({"h"})), Task(1, frozenset({"h"}))], 1)
     farm.step()
-    farm.board.again(farm.tasks[0])
-    assert farm.board.waiting == 1
+    farm.scheduler.requeue(farm.tasks[0])
+    assert farm.scheduler.waiting == 1
 
 
 def test_nothing_to_run() -> None:
-    board = Board()
-    board.join("one")
-    assert board.moves(0.0) == []
+    board = Scheduler()
+    board.add_worker("one")
+    assert board.assignments(0.0) == []
     assert board.finished
 
 

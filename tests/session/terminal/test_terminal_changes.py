@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from pytest_hetgpu.analysis.compare.sides import Side
 from pytest_hetgpu.model.verdict import Kind, Verdict
-from pytest_hetgpu.session.terminal.news import since, unexpected
+from pytest_hetgpu.session.terminal.changes import since, unexpected
 from pytest_hetgpu.store.events import MatrixFile
 from pytest_hetgpu.store.properties import CellProperties
 from pytest_hetgpu.store.run_summary import CellSummary, RunSummary

@@ -1,4 +1,4 @@
-"""A limit on what a cell's output takes on disk: of one that prints more the beginning and the end are kept."""
+"""A limit on the output of a cell on disk: of longer output, the beginning and the end are kept."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _KEEP_SIZE, _PUNCH_HOLE = 0x1, 0x2  # linux/falloc.h
 
 @contextmanager
 def limited(output: Path, limit: float) -> Iterator[Callable[[], int]]:
-    """While inside, gives the disk back what the file `output` has between its first and its last `limit / 2` bytes.
+    """Free the disk space between the first and the last `limit / 2` bytes of the file `output`, while inside.
 
-    Whoever writes goes on undisturbed, at the end of the file. Yields what is to be called once nobody writes any more:
-    it takes the hole out of the file, with a line in its place that says so, and returns the bytes left out. A file
-    system that cannot make holes keeps everything until then.
+    A writer continues undisturbed at the end of the file. Yield a function to call after the last write: it removes the
+    hole, puts a line about it in its place, and returns the number of bytes left out. A file system without holes keeps
+    everything until then.
     """
     half = int(limit) // 2 if limit != float("inf") else 0
     if not half:
@@ -85,7 +85,7 @@ class _Watch:
                 self._thread.start()
 
     def remove(self, growing: _Growing) -> None:
-        """Look at it no more: once this returns, nobody changes the file."""
+        """Stop looking at an output: once this returns, its file is not changed any more."""
         with self._lock, suppress(ValueError):
             self._growing.remove(growing)
 
@@ -105,7 +105,7 @@ _watch = _Watch()
 
 
 def _punch(output: Path, start: int, size: int) -> bool:
-    """Gives back blocks of a file, which keeps its size; False where that cannot be done."""
+    """Free blocks of a file, which keeps its size. Return False if that is not possible."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
     file = os.open(output, os.O_WRONLY | os.O_CLOEXEC)
@@ -118,7 +118,7 @@ def _punch(output: Path, start: int, size: int) -> bool:
 
 
 def _closed_up(output: Path, half: int) -> int:
-    """Moves the end of a long file up to its beginning, both cut between lines; the bytes left out."""
+    """Join the beginning and the end of a long file, both cut between lines. Return the number of bytes left out."""
     try:
         size = output.stat().st_size
     except OSError:
@@ -141,7 +141,7 @@ def _closed_up(output: Path, half: int) -> int:
 
 
 def _line_end_before(file: int, place: int) -> int:
-    """Behind the last line's end in the 64 KiB before a place; the place itself where there is none."""
+    """Return the position after the last line end in the 64 KiB before `place`, or `place` itself."""
     start = max(0, place - LEAST)
     found = os.pread(file, place - start, start).rfind(b"\n")
     return place if found < 0 else start + found + 1

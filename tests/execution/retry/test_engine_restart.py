@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from pytest_hetgpu.errors import ENGINE_AWAY, HetgpuError, NotHere, ProvisionError
+from pytest_hetgpu.execution.budget import Budget
 from pytest_hetgpu.execution.retry import engine_restart
-from pytest_hetgpu.execution.retry.budget import UNLIMITED, Budget
-from pytest_hetgpu.execution.retry.engine_restart import TIMEOUT_VARIABLE, Returning
+from pytest_hetgpu.execution.retry.engine_restart import TIMEOUT_VARIABLE, EngineRestarts
 from pytest_hetgpu.execution.retry.policy import lost_its_engine, settled
 from pytest_hetgpu.execution.retry.quarantine import of_run
-from pytest_hetgpu.execution.retry.trying import Trying
+from pytest_hetgpu.execution.retry.state import RetryState
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.job import Job
 from pytest_hetgpu.model.outcome import Finding, Outcome, RunResult
@@ -74,19 +74,19 @@ def told(journal: Journal) -> list[str]:
 
 
 def test_an_engine_that_answers_is_not_waited_for(engine: Engine, journal: Journal) -> None:
-    assert Returning(journal).away(JOB, UNLIMITED) == ""
+    assert EngineRestarts(journal).why_absent(JOB) == ""
     assert (engine.asked, told(journal)) == (1, [])
 
 
 def test_an_engine_that_never_answered_is_not_asked(engine: Engine, journal: Journal) -> None:
     engine.met, engine.answering = False, [False]
-    assert Returning(journal).away(JOB, UNLIMITED) == ""
+    assert EngineRestarts(journal).why_absent(JOB) == ""
     assert engine.asked == 0
 
 
 def test_it_is_waited_for_until_it_answers(engine: Engine, journal: Journal) -> None:
     engine.met, engine.answering = False, [False, False, False, True]
-    assert Returning(journal).away(JOB, UNLIMITED, met=True) == ""
+    assert EngineRestarts(journal).why_absent(JOB, met=True) == ""
     assert told(journal) == ["waits for the container engine at unix:///e: it does not answer (up to 30 s)", ""]
 
 
@@ -95,22 +95,22 @@ def test_one_that_stays_away_is_waited_for_once(
 ) -> None:
     monkeypatch.setenv(TIMEOUT_VARIABLE, "0.05")
     engine.answering = [False]
-    waiting = Returning(journal)
-    why = waiting.away(JOB, UNLIMITED)
+    waiting = EngineRestarts(journal)
+    why = waiting.why_absent(JOB)
     assert why.startswith(
         "the container engine at unix:///e went away and has not answered for 0.05 s: start its daemon"
     )
     before = engine.asked
-    assert waiting.away(JOB, UNLIMITED) == why
+    assert waiting.why_absent(JOB) == why
     assert engine.asked == before + 1
     engine.answering = [True]
-    assert waiting.away(JOB, UNLIMITED) == ""
+    assert waiting.why_absent(JOB) == ""
 
 
 def test_the_end_of_the_runs_time_ends_the_wait(engine: Engine, journal: Journal) -> None:
     engine.answering = [False]
     began = time.monotonic()
-    assert "the run's time was spent" in Returning(journal).away(JOB, Budget.of(0.1))
+    assert "the run's time was spent" in EngineRestarts(journal, Budget.of(0.1)).why_absent(JOB)
     assert time.monotonic() - began < 10
 
 
@@ -125,7 +125,7 @@ def test_what_an_engine_broke_is_made_again(engine: Engine, journal: Journal) ->
             raise found
         return found
 
-    assert Returning(journal).made(JOB, make, lambda: forgiven.append(1), UNLIMITED) == "nodes"
+    assert EngineRestarts(journal).make(JOB, make, lambda: forgiven.append(1)) == "nodes"
     assert forgiven == [1]
 
 
@@ -134,7 +134,7 @@ def test_what_a_node_broke_is_not(engine: Engine, journal: Journal) -> None:
         raise ProvisionError("node0", "no sshd")
 
     with pytest.raises(ProvisionError, match="no sshd"):
-        Returning(journal).made(JOB, make, pytest.fail, UNLIMITED)
+        EngineRestarts(journal).make(JOB, make, pytest.fail)
     assert engine.asked == 1
 
 
@@ -148,17 +148,17 @@ def test_nodes_of_an_engine_that_stays_away_are_not_here(
         raise ProvisionError("node0", "refused")
 
     with pytest.raises(NotHere, match="went away and has not answered for 0 s"):
-        Returning(journal).made(JOB, make, lambda: None, UNLIMITED)
+        EngineRestarts(journal).make(JOB, make, lambda: None)
 
 
 @pytest.mark.usefixtures("engine")
 def test_a_cell_whose_engine_went_away_has_one_more_attempt(journal: Journal, tmp_path: Path) -> None:
-    trying = Trying(RunFolder.create(tmp_path), journal)
-    trying.begin(JOB)
-    assert trying.again(LOST, JOB)
-    trying.failed(JOB, LOST)
-    assert not trying.again(LOST, JOB)
-    assert not trying.again(replace(LOST, signature=None), JOB)
+    state = RetryState(RunFolder.create(tmp_path), journal, EngineRestarts(journal))
+    state.begin(JOB)
+    assert state.should_retry(LOST, JOB)
+    state.save(JOB, LOST)
+    assert not state.should_retry(LOST, JOB)
+    assert not state.should_retry(replace(LOST, signature=None), JOB)
 
 
 def test_a_cell_whose_engine_stays_away_says_so(
@@ -166,10 +166,10 @@ def test_a_cell_whose_engine_stays_away_says_so(
 ) -> None:
     monkeypatch.setenv(TIMEOUT_VARIABLE, "0")
     engine.answering = [False]
-    trying = Trying(RunFolder.create(tmp_path), journal)
-    trying.begin(JOB)
-    assert not trying.again(LOST, JOB)
-    assert trying.told(LOST).notes[0].startswith("not run once more: the container engine at unix:///e went away")
+    state = RetryState(RunFolder.create(tmp_path), journal, EngineRestarts(journal))
+    state.begin(JOB)
+    assert not state.should_retry(LOST, JOB)
+    assert state.finish(LOST).notes[0].startswith("not run once more: the container engine at unix:///e went away")
 
 
 def test_what_is_expected_or_another_failure_is_not_the_engines() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from pytest_hetgpu.execution.retry.budget import UNLIMITED, Budget
+from pytest_hetgpu.execution.budget import UNLIMITED, Budget
 
 
 def test_it_is_spent_at_its_deadline_and_says_so() -> None:

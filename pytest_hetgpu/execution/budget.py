@@ -23,22 +23,22 @@ class Budget:
 
     @classmethod
     def of(cls, seconds: float | None, clock: Callable[[], float] = time.monotonic) -> Budget:
-        """From now on; None: as long as it takes."""
+        """Return a budget that begins now; None: no limit."""
         return cls() if seconds is None else cls(seconds, clock() + seconds, clock)
 
     @property
     def left(self) -> float:
-        """Seconds, never below 0."""
+        """Seconds left, never below 0."""
         return max(0.0, self.deadline - self.clock()) if math.isfinite(self.deadline) else math.inf
 
     @property
     def spent(self) -> str:
-        """Why nothing more is started, in words; "" while there is time left."""
+        """The reason why nothing more is started; an empty text while there is time left."""
         return "" if self.left else self.why
 
     @property
     def why(self) -> str:
-        """What is said of a cell that its end reached."""
+        """The text for a cell that the end of the budget reached."""
         return f"the run's time was spent ({OPTION} {self.seconds:g})"
 
 

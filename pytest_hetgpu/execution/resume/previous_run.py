@@ -1,4 +1,4 @@
-"""The run that is taken up again: found, nobody else's, readable, and resting on what it rested on."""
+"""The run to resume: find it, lock it, read it, and compare its inputs."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_hetgpu.errors import UsageError
-from pytest_hetgpu.execution.resume.basis import differences
-from pytest_hetgpu.execution.resume.kept import Kept, kept
+from pytest_hetgpu.execution.resume.fingerprint import differences
+from pytest_hetgpu.execution.resume.reuse import Reusable, reusable
 from pytest_hetgpu.model.messages import known
 from pytest_hetgpu.store import writer_lock
 from pytest_hetgpu.store.cells import RunRecord, read_run
@@ -22,20 +22,20 @@ _PATIENCE = 20.0  # seconds in which workers whose controller was killed end by 
 
 
 @dataclass(frozen=True)
-class Earlier:
-    """A run up to now, and its journal, which this process has for itself and writes the next part to."""
+class PreviousRun:
+    """A run so far, with its journal, which only this process may write to."""
 
     journal: Journal
     record: RunRecord
 
     @property
-    def kept(self) -> Kept:
-        """What of it stands."""
-        return kept(self.record)
+    def reusable(self) -> Reusable:
+        """The cells that are not run again."""
+        return reusable(self.record)
 
 
-def find(name: str, reports: Path, here: Path) -> Path:
-    """The folder of the run that the user calls `name`: `latest`, a folder, or an id in `reports`. UsageError."""
+def find_run(name: str, reports: Path, here: Path) -> Path:
+    """Return the folder of the run `name`: `latest`, a folder, or an id in `reports`. Raise UsageError."""
     places = (_latest(reports),) if name == LATEST else (here / name, reports / name)
     for place in places:
         with suppress(OSError, ValueError):
@@ -53,10 +53,10 @@ def find(name: str, reports: Path, here: Path) -> Path:
     raise UsageError(f"no run {name!r} to resume: neither a run's folder here nor in {reports} {known(name, runs)}")
 
 
-def take_up(folder: Path, basis: Mapping[str, str]) -> Earlier:
-    """The run in `folder`, ready for its next part. Nothing is written yet.
+def resume(folder: Path, basis: Mapping[str, str]) -> PreviousRun:
+    """Return the run in `folder`, ready for its next part. Nothing is written yet.
 
-    UsageError where it still runs, cannot be read or written to, or does not rest on `basis`, and what differs.
+    Raise UsageError if it is running, cannot be read or written, or has inputs other than `basis`.
     """
     journal = Journal(folder, MAIN, sole=True)
     try:
@@ -68,12 +68,12 @@ def take_up(folder: Path, basis: Mapping[str, str]) -> Earlier:
         journal.close()
         raise
     journal.part = record.part + 1
-    return Earlier(journal, record)
+    return PreviousRun(journal, record)
 
 
-def kept_before(folder: Path, part: int) -> Kept:
-    """What of a run is kept in that part of it: the same for all its workers."""
-    return kept(read_run(folder, before=part)) if part else {}
+def reusable_before(folder: Path, part: int) -> Reusable:
+    """Return the cells that are not run again in that part of a run: the same for all its workers."""
+    return reusable(read_run(folder, before=part)) if part else {}
 
 
 def _check(folder: Path, record: RunRecord, basis: Mapping[str, str]) -> None:

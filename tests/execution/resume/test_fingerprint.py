@@ -8,8 +8,8 @@ import pytest
 
 from pytest_hetgpu import __version__
 from pytest_hetgpu.config.inventory import inventory
-from pytest_hetgpu.execution.resume import basis
-from pytest_hetgpu.execution.resume.rules import RULES, Rule
+from pytest_hetgpu.execution.resume import fingerprint
+from pytest_hetgpu.execution.resume.rules import RULES, ResumeRule
 from pytest_hetgpu.planning.matrix_set import MatrixSet, RunInputs
 from pytest_hetgpu.session.settings import OPTIONS, Option
 
@@ -38,10 +38,10 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def resting(**environ: str) -> dict[str, str]:
-    beside = RunInputs(Path("hosts.yaml"), (Path("known.yaml"),))
+    inputs = RunInputs(Path("hosts.yaml"), (Path("known.yaml"),))
     environ = {"HETGPU_STACKS": "none", "XDG_CACHE_HOME": "none", **environ}
-    suite = MatrixSet.load([Path("demo.yaml")], Path.cwd(), timeout=1, environ=environ, inputs=beside)
-    return dict(basis.of(suite, ["demo.yaml", "image"], {"--hetgpu-timeout": "120"}, environ))
+    suite = MatrixSet.load([Path("demo.yaml")], Path.cwd(), timeout=1, environ=environ, inputs=inputs)
+    return dict(fingerprint.compute(suite, ["demo.yaml", "image"], {"--hetgpu-timeout": "120"}, environ))
 
 
 @pytest.mark.usefixtures("here")
@@ -81,14 +81,14 @@ def test_everything_that_counts_is_in_it() -> None:
 def test_another_content_is_a_difference(here: Path, file: str, text: str, name: str) -> None:
     before = resting()
     (here / file).write_text(text)
-    lines = list(basis.differences(before, resting()))
+    lines = list(fingerprint.differences(before, resting()))
     assert [line.partition(": was ")[0] for line in lines if not line.startswith("tests ")] == [name]
     assert all(len(line) < 100 for line in lines)
 
 
 @pytest.mark.usefixtures("here")
 def test_what_came_and_went_is_named() -> None:
-    assert list(basis.differences(resting(UCX_TLS="tcp"), resting(NCCL_DEBUG="INFO"))) == [
+    assert list(fingerprint.differences(resting(UCX_TLS="tcp"), resting(NCCL_DEBUG="INFO"))) == [
         "variable UCX_TLS: was tcp, is not there",
         "variable NCCL_DEBUG: was not there, is INFO",
     ]
@@ -100,7 +100,7 @@ def test_there_is_a_rule_for_every_option() -> None:
 
 @pytest.mark.parametrize("option", [option for option in OPTIONS if option.same], ids=lambda option: option.name)
 def test_what_a_cell_needs_to_be_the_same_is_not_free(option: Option) -> None:
-    assert RULES[option.name] is not Rule.FREE
+    assert RULES[option.name] is not ResumeRule.FREE
 
 
 def test_runs_of_the_version_before_can_be_resumed(tmp_path: Path) -> None:
@@ -108,4 +108,4 @@ def test_runs_of_the_version_before_can_be_resumed(tmp_path: Path) -> None:
     path = tmp_path / "hosts.yaml"
     path.write_text("hardware: {gpu: [a, b]}\n")
     digest = "646a1a1ebf52dd0f21d5260788a488d03f6ccae124f23e00ec8f03306cd3d83c"
-    assert basis._hosts(inventory.read(path)) == f"sha256 {digest}"
+    assert fingerprint._hosts(inventory.read(path)) == f"sha256 {digest}"

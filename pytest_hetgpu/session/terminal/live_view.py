@@ -1,4 +1,4 @@
-"""The view of running cells as a plugin: where it is wanted, what it hears of, when it keeps still."""
+"""The live view of running cells, as a plugin: its events, and the conditions under which it is shown."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pluggy
 from pytest_hetgpu.model.verdict import Verdict
 
 if TYPE_CHECKING:
-    from pytest_hetgpu.session.terminal.results import Live
+    from pytest_hetgpu.session.terminal.results import TerminalReporter
 
 AUTO, ON = "auto", "on"
 NO_TERMINAL = "live view: standard output is no terminal, there is nothing to draw on"
@@ -23,20 +23,20 @@ NO_TERMINAL = "live view: standard output is no terminal, there is nothing to dr
 _hook = pluggy.HookimplMarker("pytest")
 
 
-class Watching:
+class LiveView:
     """Hooks of the view, in the process that has the terminal."""
 
-    def __init__(self, config: Any, terminal: int, live: Live, run: Path) -> None:
-        from pytest_hetgpu.session.terminal.running import Cells
+    def __init__(self, config: Any, terminal: int, live: TerminalReporter, run: Path) -> None:
+        from pytest_hetgpu.session.terminal.running import RunningCells
         from pytest_hetgpu.session.terminal.screen import Screen
 
-        self.screen = Screen(config.get_terminal_writer(), terminal, Cells(run, time.time()), self.told)
+        self.screen = Screen(config.get_terminal_writer(), terminal, RunningCells(run, time.time()), self.told)
         self.live = live
         self.total = 0
         self.labels = {label for _, label in live.cells}
 
     def told(self) -> str:
-        """`14 of 58 cells ended: 12 ok, 1 known, 1 new`."""
+        """Return `14 of 58 cells ended: 12 ok, 1 known, 1 new`."""
         ended = Counter(pairs.verdict for pairs in list(self.live.seen.values()))
         many = f"{sum(ended.values())} of {self.total}" if self.total else str(sum(ended.values()))
         each = ", ".join(f"{ended[one]} {one.value.replace('_', ' ')}" for one in Verdict if ended[one])
@@ -56,7 +56,7 @@ class Watching:
         self.count(ids)
 
     def count(self, nodeids: Iterable[str]) -> None:
-        """Tells how many cells there will be."""
+        """Set the number of cells that will run."""
         self.total = sum(self.label(nodeid) is not None for nodeid in nodeids)
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
@@ -76,21 +76,21 @@ class Watching:
         self.screen.pause()
 
     def over(self, nodeid: str) -> None:
-        """A test has ended."""
+        """End the display of a test."""
         label = self.label(nodeid)
         if label is not None:
             self.screen.end(label)
 
     def label(self, nodeid: str) -> str | None:
-        """The cell that a test is of."""
+        """Return the cell of a test."""
         label = nodeid.rpartition("[")[2].rstrip("]")
         return label if label in self.labels else None
 
 
-def watch(config: Any, mode: str, live: Live, run: Path) -> None:
-    """Has the running cells shown where that is wanted: `auto`, on a terminal that is nobody else's; `on`, on any.
+def watch(config: Any, mode: str, live: TerminalReporter, run: Path) -> None:
+    """Show the running cells: for `auto` on a terminal with no other writer, for `on` on any terminal.
 
-    Elsewhere cells that wait for a host are told of in lines.
+    Without a view, lines report cells that wait for a host.
     """
     if config.pluginmanager.get_plugin("terminalreporter") is None:
         return
@@ -99,21 +99,21 @@ def watch(config: Any, mode: str, live: Live, run: Path) -> None:
     except (OSError, ValueError):
         output, terminal = None, False
     if not terminal and mode == ON:
-        live.trouble.append(NO_TERMINAL)
+        live.warn(NO_TERMINAL)
     if output is None:
         return
     if terminal and (mode == ON or _free(config)):
-        config.pluginmanager.register(Watching(config, output, live, run), "hetgpu-watching")
+        config.pluginmanager.register(LiveView(config, output, live, run), "hetgpu-watching")
         return
     from pytest_hetgpu.session.terminal.plain import Plain
-    from pytest_hetgpu.session.terminal.running import Cells
+    from pytest_hetgpu.session.terminal.running import RunningCells
 
-    plain = Plain(config.get_terminal_writer(), output, Cells(run, time.time()))
+    plain = Plain(config.get_terminal_writer(), output, RunningCells(run, time.time()))
     config.pluginmanager.register(plain, "hetgpu-plain")
 
 
 def _free(config: Any) -> bool:
-    """Whether nobody but pytest's reporter writes to the terminal, no test (-s) and no debugger, and it may be long."""
+    """Return whether only pytest's reporter writes to the terminal: no test (-s), no debugger, not quiet."""
     option = vars(config.option)
     others = option.get("capture", "no") in ("no", "tee-sys")
     others = others or any(option.get(name) for name in ("usepdb", "trace", "setupshow", "setuponly"))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_hetgpu.execution.retry.output import _punch, limited
+from pytest_hetgpu.execution.output_limit import _punch, limited
 
 MIB = 1 << 20
 WRITER = (

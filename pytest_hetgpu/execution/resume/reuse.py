@@ -1,4 +1,4 @@
-"""Which cells of an earlier part are kept as they were judged, and which are run (again). Pure."""
+"""The cells of an earlier part that keep their verdict, and the cells that run again. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pytest_hetgpu.model.verdict import Verdict
 from pytest_hetgpu.store.cells import CellRecord, CellState, RunRecord
 from pytest_hetgpu.store.disk_errors import JUDGE as STORAGE
 
-Kept = Mapping[tuple[str, str], CellRecord]
+Reusable = Mapping[tuple[str, str], CellRecord]
 """Cells by matrix and id."""
 _CUT = "cut short by "
 _WHY = {
@@ -22,16 +22,16 @@ _WHY = {
 }
 
 
-def kept(record: RunRecord) -> Kept:
-    """The cells with a verdict that stands: not those that something cut short, nor those not run."""
+def reusable(record: RunRecord) -> Reusable:
+    """Return the cells with a final verdict: they were neither interrupted nor skipped."""
     return {(cell.matrix, cell.scenario): cell for cell in record.cells if not _again(cell)}
 
 
-def told(run: str, cells: Iterable[Scenario], record: RunRecord) -> str:
-    """`resumed RUN: 3 of 5 cells are kept, 2 to run (1 was in flight)`: of these cells, as far as not excluded."""
+def describe(run: str, cells: Iterable[Scenario], record: RunRecord) -> str:
+    """Return `resumed RUN: 3 of 5 cells are kept, 2 to run (1 was in flight)`, without excluded cells."""
     wanted = [cell for cell in cells if not cell.excluded]
     there = {(cell.matrix, cell.scenario): cell for cell in record.cells}
-    standing = kept(record)
+    standing = reusable(record)
     missing = [cell for cell in wanted if (cell.matrix, cell.id) not in standing]
     found = Counter(_again(there[cell.matrix, cell.id]) for cell in missing if (cell.matrix, cell.id) in there)
     said = f"resumed {run}: {len(wanted) - len(missing)} of {len(wanted)} cells are kept, "
@@ -42,14 +42,14 @@ def told(run: str, cells: Iterable[Scenario], record: RunRecord) -> str:
 
 
 def remarks(record: RunRecord) -> Iterator[str]:
-    """What is to be said of the earlier part besides."""
+    """Yield further lines about the earlier part."""
     damaged = record.unread.get("damaged", 0)
     if damaged:
         yield f"{damaged} line{'s' * (damaged > 1)} of its journal could not be read: what only they tell is run again"
 
 
 def _again(cell: CellRecord) -> str:
-    """Why a cell is run again; "" where it is not."""
+    """Return why a cell runs again, or ""."""
     if cell.state in (CellState.STARTED, CellState.FINISHED):
         return "flight"
     if cell.state is CellState.SKIPPED or cell.outcome.verdict is Verdict.NOT_RUN:
@@ -58,7 +58,7 @@ def _again(cell: CellRecord) -> str:
 
 
 def _of_verdict(cell: CellRecord) -> str:
-    """Why a verdict does not stand; "" where it does."""
+    """Return why a verdict is not final, or ""."""
     if any(one.judge == STORAGE for one in cell.outcome.findings):
         return "storage"
     if cell.result is not None and cell.result.spent:

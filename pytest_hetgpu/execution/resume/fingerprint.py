@@ -1,7 +1,7 @@
-"""What the verdicts of a run rest on, by name and as text, and how two of them differ.
+"""The inputs that the verdicts of a run depend on, as texts by name, and their differences.
 
-Files count by what they hold, not by where they are. A name that starts with `variable ` is one of the settings of MPI
-and GPU libraries that ranks inherit from the environment that pytest runs in.
+Files count by content, not by path. A name that starts with `variable ` is a setting of an MPI or GPU library that
+ranks inherit from the environment of pytest.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _DIGEST = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
 _NOTHING = "not there"
 
 
-def of(
+def compute(
     suite: MatrixSet, tests: Iterable[str], options: Mapping[str, str], environ: Mapping[str, str]
 ) -> Mapping[str, str]:
-    """What a run rests on: versions, files, images, stacks, the `options` that count, and variables; redacted.
+    """Return versions, files, images, stacks, the `options` that count, and variables; redacted.
 
-    `tests` are files or folders of scenarios that were named; of a folder only the name counts.
+    `tests` are files or folders of tests from the command line. Only the name of a folder counts.
     """
     found: dict[str, Any] = {"pytest-hetgpu": __version__}
     for document in suite.documents.values():
@@ -63,7 +63,7 @@ def of(
 
 
 def differences(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
-    """A line for each name whose text is not the same: `stack openmpi-5: was ..., is ...`."""
+    """Yield a line for each name with another text: `stack openmpi-5: was ..., is ...`."""
     for name in dict.fromkeys((*before, *now)):
         was, told = before.get(name, _NOTHING), now.get(name, _NOTHING)
         if was != told:
@@ -75,7 +75,7 @@ def _short(text: str) -> str:
 
 
 def _hosts(inventory: Inventory) -> str:
-    """What an inventory says, in whatever words: hosts of a source (`slurm:`) are in no file."""
+    """Return a digest of an inventory's content: hosts of a source (`slurm:`) are in no file."""
     said: dict[str, object] = {
         "hardware": {name: [to_json(host) for host in hosts] for name, hosts in inventory.hardware.items()},
         "offers": [to_json(offer) for offer in inventory.offers],

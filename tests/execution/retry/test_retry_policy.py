@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_hetgpu.execution.retry.policy import ENVIRONMENT, MAY_BE_RETRIED, may_be_retried, settled, spoils
+from pytest_hetgpu.execution.retry.policy import ENVIRONMENT, MAY_BE_RETRIED, may_be_retried, settled, taints
 from pytest_hetgpu.model.outcome import Finding, Outcome, RunResult
 from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.session.settings import RETRIABLE, Settings
@@ -53,7 +53,7 @@ def test_an_earlier_attempt_that_is_a_bug_as_read_now_decides() -> None:
 
 def test_nodes_that_may_have_lost_each_other_are_not_for_the_next_cell() -> None:
     good = RunResult((), 0, "", 0.0, 1.0)
-    spoiling = {kind for kind in Kind if spoils(failed(kind), good)}
+    spoiling = {kind for kind in Kind if taints(failed(kind), good)}
     assert {Kind.LAUNCH_FAILURE, Kind.NETWORK_FAILURE, Kind.CRASH, Kind.HANG, Kind.UNKNOWN} <= spoiling
     assert not spoiling & {Kind.PASSED, Kind.SLOW, Kind.WRONG_RESULT, Kind.ERROR, Kind.TRANSPORT_UNAVAILABLE}
-    assert spoils(PASSED, RunResult((), 0, "", 0.0, 1.0, lost=("node1 was lost",)))
+    assert taints(PASSED, RunResult((), 0, "", 0.0, 1.0, lost=("node1 was lost",)))

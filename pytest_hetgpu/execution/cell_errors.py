@@ -1,4 +1,4 @@
-"""What becomes of a cell without its judges: where its test fails by itself, and where nothing can be recorded."""
+"""Outcomes of cells that the judges do not decide: errors of a test itself, and of the disk."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ from pytest_hetgpu.store.disk_errors import JUDGE as STORAGE
 from pytest_hetgpu.store.properties import Property, to_properties
 
 if TYPE_CHECKING:
-    from pytest_hetgpu.execution.runner import Recorder
+    from pytest_hetgpu.execution.context import RunContext
 
 
-def overrule(recorder: Recorder, scenario: Scenario, why: str) -> list[Property] | None:
-    """Records that a cell's test failed for a reason of its own; None where its outcome is a failure already."""
+def mark_error(run: RunContext, scenario: Scenario, why: str) -> list[Property] | None:
+    """Record that the test of a cell failed by itself. Return None if the cell has failed already."""
     # It imports the judges, which only a cell that runs needs.
     from pytest_hetgpu.analysis.judge import outcome_of_failed_test
 
     cell = (scenario.matrix, scenario.label)
-    before = recorder.outcomes.get(cell)
+    before = run.outcomes.get(cell)
     if before is None:
-        recorder.journal.planned(scenario, position=recorder.suite.position(*cell))
+        run.journal.planned(scenario, position=run.position(scenario))
     elif before.verdict.fails:
         return None
     outcome = outcome_of_failed_test(before, why)
-    recorder.outcomes[cell] = outcome
-    recorder.journal.judged(scenario, outcome)
+    run.outcomes[cell] = outcome
+    run.journal.judged(scenario, outcome)
     return to_properties(outcome, label=scenario.label, matrix=scenario.matrix)
 
 
-def unrecorded(recorder: Recorder, scenario: Scenario, error: StorageError) -> list[Property]:
-    """Records, in the room that is kept back for it, that what a cell left could not be."""
+def mark_unrecorded(run: RunContext, scenario: Scenario, error: StorageError) -> list[Property]:
+    """Record, in reserved disk space, that the results of a cell could not be recorded."""
     finding = Finding(STORAGE, Kind.ERROR, f"not recorded: {error}")
     outcome = Outcome(Kind.ERROR, Verdict.NEW, finding.why, findings=(finding,))
-    recorder.outcomes[scenario.matrix, scenario.label] = outcome
-    recorder.journal.release_reserved_space()
+    run.outcomes[scenario.matrix, scenario.label] = outcome
+    run.journal.release_reserved_space()
     with suppress(StorageError):
-        recorder.journal.planned(scenario, position=recorder.suite.position(scenario.matrix, scenario.label))
-        recorder.journal.judged(scenario, outcome)
+        run.journal.planned(scenario, position=run.position(scenario))
+        run.journal.judged(scenario, outcome)
     return to_properties(outcome, label=scenario.label, matrix=scenario.matrix)

@@ -1,4 +1,4 @@
-"""What an earlier part left of a cell that is run again, put aside: its output must not be taken for the new one's."""
+"""Files that an earlier part left of a cell that runs again: moved, so that they are not taken for new ones."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pytest_hetgpu.store.folder import RunFolder
 NAME = "part-"
 
 
-def put_aside(folder: RunFolder, label: str, part: int) -> None:
-    """Moves all that lies in a cell's folder into `part-N` below it, N the part before this one. Raises OSError."""
+def archive(folder: RunFolder, label: str, part: int) -> None:
+    """Move all files in a cell's folder into `part-N` below it, N the part before this one. Raise OSError."""
     folder.archive_raw_logs(label, f"{NAME}{part - 1}")
     here = folder.scenario(label)
     found = [path for path in here.iterdir() if not path.name.startswith(NAME)] if here.is_dir() else []

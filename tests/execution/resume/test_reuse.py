@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_hetgpu.execution.resume.kept import kept, remarks, told
+from pytest_hetgpu.execution.resume.reuse import describe, remarks, reusable
 from pytest_hetgpu.model.outcome import Finding, Outcome
 from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.store.cells import CellRecord, CellState, RunRecord
@@ -33,7 +33,7 @@ NAME = "a-b-c"
 
 @pytest.mark.parametrize("outcome", [PASSED, CRASHED, KNOWN, CHANGED, FIXED, UNREAD])
 def test_every_verdict_is_kept(outcome: Outcome) -> None:
-    assert kept(RunRecord((cell(NAME, outcome),))) == {("aws", NAME): cell(NAME, outcome)}
+    assert reusable(RunRecord((cell(NAME, outcome),))) == {("aws", NAME): cell(NAME, outcome)}
 
 
 @pytest.mark.parametrize(
@@ -53,12 +53,12 @@ def test_every_verdict_is_kept(outcome: Outcome) -> None:
     ],
 )
 def test_what_came_to_no_verdict_of_its_own_is_run_again(again: CellRecord) -> None:
-    assert kept(RunRecord((again,))) == {}
+    assert reusable(RunRecord((again,))) == {}
 
 
 def test_what_was_expected_is_kept_whatever_was_away() -> None:
     found = cell(NAME, replace(KNOWN, away="stack"))
-    assert kept(RunRecord((found,))) == {("aws", NAME): found}
+    assert reusable(RunRecord((found,))) == {("aws", NAME): found}
 
 
 def test_it_is_said_in_numbers() -> None:
@@ -72,11 +72,11 @@ def test_it_is_said_in_numbers() -> None:
             cell("a-b-absent", NOT_RUN, state=CellState.SKIPPED),
         )
     )
-    assert told("reports/x", [*cells, excluded], record) == (
+    assert describe("reports/x", [*cells, excluded], record) == (
         "resumed reports/x: 1 of 5 cells are kept, 4 to run "
         "(1 was in flight, 1 could not be recorded, 1 was skipped for what was not here)"
     )
-    assert told("x", [cells[0], excluded], record) == "resumed x: 1 of 1 cells are kept, nothing is left to run"
+    assert describe("x", [cells[0], excluded], record) == "resumed x: 1 of 1 cells are kept, nothing is left to run"
 
 
 def test_a_damaged_journal_is_said() -> None:

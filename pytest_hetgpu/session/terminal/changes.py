@@ -1,4 +1,4 @@
-"""What is new at the end of a run: against what its matrix expects, and against the run before it. Pure."""
+"""Changes at the end of a run: from the expectations of its matrix, and from the run before it. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TOLD = (ChangeKind.WORSE, ChangeKind.CHANGED, ChangeKind.BETTER)
 
 
 def unexpected(seen: Iterable[CellProperties]) -> Iterator[Line]:
-    """What is not as expected, equal failures in one line: `new: SIGSEGV@libuct.so!... (3 cells: a, b, c)`."""
+    """Yield unexpected outcomes, with equal failures in one line: `new: SIGSEGV@libuct.so!... (3 cells: a, b, c)`."""
     found: dict[tuple[Verdict, str], list[str]] = {}
     for pairs in seen:
         if pairs.verdict in _NEW:
@@ -35,7 +35,7 @@ def unexpected(seen: Iterable[CellProperties]) -> Iterator[Line]:
 
 
 def since(before: Side, cells: Mapping[Identity, CellSummary], labels: Mapping[Identity, str]) -> Iterator[Line]:
-    """What is not as it was: equal changes in one line. Cells that this run was not asked for are not missed."""
+    """Yield changes since a run, with equal ones in one line. Cells that this run did not include are left out."""
     now = RunSummary("", "", 0.0, "", "", (), tuple(cells.values()))
     changed = [one for one in changes(before, Side("now", (now,))) if (one.matrix, one.scenario) in cells]
     found: dict[tuple[ChangeKind, str], list[str]] = {}

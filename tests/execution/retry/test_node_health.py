@@ -35,22 +35,22 @@ def job(*hosts: str, lent: str = "") -> Job:
 def test_what_one_worker_met_the_others_know(tmp_path: Path) -> None:
     one, other = (NodeHealth(Journal(tmp_path, name)) for name in ("gw0", "gw1"))
     assert one.not_ready(job("h0", "h1"), REFUSED)
-    assert other.unfit(job("h1", "h2")) == ""
+    assert other.why_quarantined(job("h1", "h2")) == ""
     assert not one.not_ready(job("h0", "h1"), REFUSED)
-    assert other.unfit(job("h1", "h2")) == (
+    assert other.why_quarantined(job("h1", "h2")) == (
         "g4ad on h1 is in quarantine: ssh to it: connection refused, 2 times in a row (cell h0-h1)"
     )
-    assert other.unfit(job("h0", "h2")) == ""
-    other.limit = None
-    assert other.unfit(job("h1", "h2")) == ""
+    assert other.why_quarantined(job("h0", "h2")) == ""
+    unlimited = NodeHealth(Journal(tmp_path, "gw2"), limit=None)
+    assert unlimited.why_quarantined(job("h1", "h2")) == ""
 
 
 def test_a_run_that_is_taken_up_again_tries_all_nodes_again(tmp_path: Path) -> None:
     before = NodeHealth(Journal(tmp_path, "main"))
     for _ in range(2):
         before.not_ready(job("h0", "h1"), REFUSED)
-    assert before.unfit(job("h1")) != ""
-    assert NodeHealth(Journal(tmp_path, "gw0", 1)).unfit(job("h1")) == ""
+    assert before.why_quarantined(job("h1")) != ""
+    assert NodeHealth(Journal(tmp_path, "gw0", 1)).why_quarantined(job("h1")) == ""
 
 
 def test_nodes_are_tried_until_one_is_given_up(tmp_path: Path) -> None:
@@ -64,14 +64,14 @@ def test_nodes_are_tried_until_one_is_given_up(tmp_path: Path) -> None:
             raise answer
         return answer
 
-    assert health.made(job("h0", "h1"), make, lambda: forgiven.append(1)) == "nodes"
+    assert health.make(job("h0", "h1"), make, lambda: forgiven.append(1)) == "nodes"
     assert forgiven == [1]
 
 
 def test_an_error_of_no_node_in_particular_is_not_tried_again(tmp_path: Path) -> None:
     health = NodeHealth(Journal(tmp_path, "main"))
     assert not health.not_ready(job("h0", "h1"), ProvisionError("the engine", "no networks left"))
-    assert health.unfit(job("h0", "h1")) == ""
+    assert health.why_quarantined(job("h0", "h1")) == ""
 
 
 def test_a_node_that_is_lost_is_blamed_and_one_that_works_is_not(tmp_path: Path) -> None:
@@ -84,10 +84,10 @@ def test_a_node_that_is_lost_is_blamed_and_one_that_works_is_not(tmp_path: Path)
     health.ran(mine, Outcome(Kind.PASSED, Verdict.OK, stack="Open MPI 5"), replace(lost, lost=()))
     for _ in range(2):
         health.ran(mine, failed, lost)
-    assert health.unfit(mine) == ""
+    assert health.why_quarantined(mine) == ""
     health.ran(mine, failed, lost)
-    assert health.unfit(mine).startswith("g4ad on h1 is in quarantine: node node1 (g4ad on h1) was lost: ")
-    assert health.unfit(job("h0", "h2")) == ""
+    assert health.why_quarantined(mine).startswith("g4ad on h1 is in quarantine: node node1 (g4ad on h1) was lost: ")
+    assert health.why_quarantined(job("h0", "h2")) == ""
 
 
 @pytest.mark.parametrize("scheduler", ["slurm", "kubernetes"])
@@ -99,8 +99,8 @@ def test_what_a_scheduler_chooses_anew_each_time_is_never_given_up(tmp_path: Pat
         assert not health.not_ready(planned, ProvisionError("node1 (g4ad on node1)", "its agent did not come up"))
         gone = RunResult((), 255, "", 0.0, 1.0, lost=("node node1 (g4ad on 10.1.0.1) was lost: gone",))
         health.ran(given, Outcome(Kind.NETWORK_FAILURE, Verdict.NEW, "gone"), gone)
-    assert health.unfit(planned) == health.unfit(given) == ""
-    assert health.given_up() == frozenset()
+    assert health.why_quarantined(planned) == health.why_quarantined(given) == ""
+    assert health.quarantined() == frozenset()
 
 
 def test_what_a_scheduler_gave_makes_no_other_node_suspect(tmp_path: Path) -> None:
@@ -111,5 +111,5 @@ def test_what_a_scheduler_gave_makes_no_other_node_suspect(tmp_path: Path) -> No
         health.not_ready(mixed, ProvisionError("node0 (g4ad on node0)", "its agent did not come up"))
         gone = RunResult((), 255, "", 0.0, 1.0, lost=("node node0 (g4ad on node0) was lost: gone",))
         health.ran(mixed, Outcome(Kind.NETWORK_FAILURE, Verdict.NEW, "gone"), gone)
-    assert health.given_up() == frozenset()
-    assert health.unfit(job("h0")) == ""
+    assert health.quarantined() == frozenset()
+    assert health.why_quarantined(job("h0")) == ""
