@@ -5,8 +5,18 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 say() { printf '\n== %s  [%(%H:%M:%S)T]\n' "$*" -1; }
 
-# Stop every helper process of this script.
+# Stop every helper process of this script. Docker 20.10 can hang for good; then print which calls wait for a lock.
 ended() {
+  if [ -n "${engine:-}" ] && ! timeout 30 docker network ls >/dev/null; then
+    say "the container engine does not answer; its calls that wait for a lock"
+    kill -USR1 "$engine"
+    for _ in $(seq 50); do
+      compgen -G '/var/run/docker/goroutine-stacks-*' >/dev/null && break
+      sleep 0.2
+    done
+    awk -v RS= '/semacquire/' /var/run/docker/goroutine-stacks-* | grep -o 'docker/[a-z/]*\.([^)]*)\.[A-Za-z]*' | sort | uniq -c | sort -rn | head -25
+    kill -9 "$engine"
+  fi
   kill "${engine:-}" "${page:-}" 2>/dev/null || true
   wait
 }

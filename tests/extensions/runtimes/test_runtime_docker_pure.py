@@ -23,9 +23,11 @@ from pytest_hetgpu.extensions.runtimes._docker.containers import (
     labels_of,
     mount,
 )
-from pytest_hetgpu.extensions.runtimes._docker.engine import engine_of
+from pytest_hetgpu.extensions.runtimes._docker.engine import Engine, engine_of
 from pytest_hetgpu.extensions.runtimes._docker.errors import ended, refused, unreachable
 from pytest_hetgpu.extensions.runtimes._docker.networks import group_numbers, groups_in, orphaned
+from pytest_hetgpu.extensions.runtimes._docker.node import ContainerNode
+from pytest_hetgpu.extensions.runtimes.agent.node import AgentNode
 from pytest_hetgpu.extensions.runtimes.base import Deployment
 from pytest_hetgpu.extensions.runtimes.docker import Docker
 from pytest_hetgpu.model.job import ConnectionInfo, ContainerOptions, Hardware, Image, Node
@@ -271,3 +273,24 @@ def test_the_container_that_shows_a_host_s_groups_carries_labels_too() -> None:
     assert group_numbers(engine, node, deployment) == ("44", "7")
     assert api.create_container.call_args.kwargs["labels"] == labels_of(deployment)
     assert boot_label(os.getpid()) in labels_of(deployment).values()
+
+
+@pytest.mark.parametrize(("version", "alone"), [("1.40", True), ("1.41", True), ("1.42", False), ("1.51", False)])
+def test_an_engine_with_the_deadlock_removes_one_container_at_a_time(
+    version: str, alone: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = Engine(address("node0", ConnectionInfo(), {}))
+    engine._api = MagicMock(api_version=version)
+    closed: list[bool] = []
+
+    def close(_node: AgentNode) -> None:
+        free = engine._removal.acquire(blocking=False)
+        closed.append(not free)
+        if free:
+            engine._removal.release()
+
+    monkeypatch.setattr(AgentNode, "close", close)
+    node = ContainerNode(engine, MagicMock(), "node0", lambda: None)
+    node.close()
+    assert closed == [alone]
+    assert not engine._removal.locked()

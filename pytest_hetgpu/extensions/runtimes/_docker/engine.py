@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import socket
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext, suppress
 from types import ModuleType
 from typing import Any
 
@@ -19,6 +20,8 @@ from pytest_hetgpu.extensions.runtimes._docker.event_watch import Vigil
 from pytest_hetgpu.extensions.runtimes._docker.tunnel import tunnel
 from pytest_hetgpu.model.job import ConnectionInfo
 
+_VERSION = re.compile(r"\d+")
+_NO_DEADLOCK = (1, 42)  # API version of Docker 23.0
 _PATIENCE = 60.0  # seconds; builds and pulls have none
 _PING = 10.0  # seconds in which an engine that is there answers a ping
 _AT_ONCE = 1.0  # seconds in which it does when its events have ended; a daemon that is started anew takes longer
@@ -40,6 +43,7 @@ class Engine:
         self.at = at
         self.reaches: set[ConnectionInfo] = set()
         self._lock = threading.Lock()
+        self._removal = threading.Lock()
         self._closing = ExitStack()
         self._api: Any = None
         self._known: Mapping[str, Any] = {}
@@ -61,6 +65,16 @@ class Engine:
                     self._closing = opened.pop_all()
                     self.met = True
             return self._api
+
+    def removal(self) -> AbstractContextManager[object]:
+        """Return the lock to hold while a container of a network is removed.
+
+        Docker before 20.10.27, and others of API 1.41, can deadlock for good if two containers of one network are
+        removed at the same time (moby issue 46661, fixed in 23.0 by pull request 42545). Newer ones need no lock.
+        """
+        with self._lock:
+            version = str(self._api.api_version) if self._api is not None else ""
+        return self._removal if tuple(map(int, _VERSION.findall(version))) < _NO_DEADLOCK else nullcontext()
 
     @contextmanager
     def speaking(self, node: str) -> Iterator[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from pytest_hetgpu.errors import HetgpuError, ProvisionError
@@ -61,7 +61,20 @@ def _open(engine: Engine, node: Node, deployment: Deployment) -> RemoteNode:
         tracker().place(engine_spot(node.reach, os.environ), once=True)
     deployment.once(("docker leavings", engine), lambda _: networks.remove_left_behind(engine, node.name))
     pipe = _container(engine, node, deployment)
-    return AgentNode(node.name, AgentConnection(pipe, node.name), after=pipe.close).settled(deployment)
+    return ContainerNode(engine, AgentConnection(pipe, node.name), node.name, pipe.close).settled(deployment)
+
+
+class ContainerNode(AgentNode):
+    """The agent in a container of an engine."""
+
+    def __init__(self, engine: Engine, link: AgentConnection, name: str, after: Callable[[], None]) -> None:
+        super().__init__(name, link, after=after)
+        self._engine = engine
+
+    def close(self) -> None:
+        """As `RemoteNode.close`; the engine removes the container when its agent ends."""
+        with self._engine.removal():
+            super().close()
 
 
 def _container(engine: Engine, node: Node, deployment: Deployment) -> Attached:
