@@ -144,9 +144,10 @@ class CellTests:
     def _recording(self, item: pytest.Item, scenario: Scenario) -> Iterator[None]:
         """End this cell and the session if the disk takes nothing, or the run folder is lost, while inside."""
         run = self.runner.context
-        watch: Any = self.config.pluginmanager.get_plugin(FolderWatch.NAME)
+        watch: FolderWatch | None = self.config.pluginmanager.get_plugin(FolderWatch.NAME)
+        assert watch is not None
         try:
-            with watch.present(), storage_errors(run.folder.path):
+            with watch.detect_loss(), storage_errors(run.folder.path):
                 yield
         except UsageError as error:
             raise pytest.fail.Exception(str(error), pytrace=False) from None

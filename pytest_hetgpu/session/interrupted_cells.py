@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Generator
+from queue import Empty
 from typing import Any
 
 from pluggy import HookimplMarker
 
 from pytest_hetgpu.session import signals
 from pytest_hetgpu.session.closed_terminal import OutputStreams
+from pytest_hetgpu.store.journal import Journal
 
 hookimpl = HookimplMarker("pytest")
+_PATIENCE = 5.0  # seconds for reports of workers that are on their way
 
 
 class InterruptedCells:
     """Hooks that give an interrupted cell a failing report. Without one, pytest's own JUnit would show a pass."""
 
-    def __init__(self, config: Any, streams: OutputStreams) -> None:
+    def __init__(self, config: Any, streams: OutputStreams, journal: Journal) -> None:
         self.config = config
         self.streams = streams
+        self.journal = journal
         self.open: dict[str, Any] = {}
+        #: Number of cells that workers were running when an interrupt arrived.
+        self.running = 0
 
     @hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_logreport(self, report: Any) -> Generator[None, object, object]:
@@ -34,8 +41,31 @@ class InterruptedCells:
             return (yield)
 
     @hookimpl(tryfirst=True)
+    def pytest_keyboard_interrupt(self) -> None:
+        if self.config.pluginmanager.has_plugin("dsession"):
+            self.running = len(signals.running(self.journal.folder, self.journal.part))
+
+    def _receive_reports(self) -> None:
+        """Pass on the reports that workers of pytest-xdist have sent: an interrupt ends the loop that does it.
+
+        A worker reports the setup of a cell before it runs the cell. So a running cell without a report has one on its
+        way.
+        """
+        session = self.config.pluginmanager.get_plugin("dsession")
+        deadline = time.monotonic() + _PATIENCE
+        while session is not None:
+            left = deadline - time.monotonic() if self.running > len(self.open) else 0.0
+            try:
+                name, arguments = session.queue.get(timeout=left) if left > 0 else session.queue.get_nowait()
+            except Empty:
+                return
+            if name == "testreport":
+                session.worker_testreport(**arguments)
+
+    @hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:
         self.streams.detach_broken()
+        self._receive_reports()
         for report in list(self.open.values()):
             cut = type(report)(
                 nodeid=report.nodeid,

@@ -67,7 +67,8 @@ class Session:
         if self.context is not None:
             self.stop.install()
             if not self.is_worker:
-                self.config.pluginmanager.register(InterruptedCells(self.config, self.stop.streams), "hetgpu-in-flight")
+                cells = InterruptedCells(self.config, self.stop.streams, self.context.journal)
+                self.config.pluginmanager.register(cells, "hetgpu-in-flight")
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_keyboard_interrupt(self) -> None:
