@@ -16,6 +16,7 @@ from typing import NamedTuple
 import pytest
 
 from pytest_hetgpu.extensions.registry import FAMILIES, names
+from pytest_hetgpu.model.old_spellings import Renamed
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "pytest_hetgpu"
@@ -229,6 +230,11 @@ def public(name: str) -> bool:
     return not name.startswith("_")
 
 
+def documented(cls: type, member: str) -> bool:
+    """Whether a member needs a docstring: old names stand for others."""
+    return public(member) and not isinstance(vars(cls)[member], Renamed)
+
+
 def undocumented_in(name: str) -> Iterator[str]:
     """What has no docstring, neither its own nor its base's; hooks of pytest are documented by pytest."""
     module = importlib.import_module(name)
@@ -240,7 +246,7 @@ def undocumented_in(name: str) -> Iterator[str]:
         if inspect.isclass(value):
             if not value.__doc__:
                 yield f"{name}.{key}"
-            members = ((member, getattr(value, member, None)) for member in vars(value) if public(member))
+            members = ((member, getattr(value, member)) for member in vars(value) if documented(value, member))
             for member, found in members:
                 documentable = inspect.isroutine(found) or isinstance(vars(value)[member], property)
                 hook = member.startswith("pytest_")

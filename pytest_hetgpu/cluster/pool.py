@@ -29,7 +29,7 @@ _NOT_FOR_RANKS = ("__init__", "agent", "gather_facts", "leftovers")
 
 @dataclass(frozen=True)
 class ProvisionedPlacement:
-    """The nodes of one placement, ready for jobs. Handles and environments have the order of `Job.everybody`."""
+    """The nodes of one placement, ready for jobs. Handles and environments have the order of `Job.all_nodes`."""
 
     handles: tuple[NodeHandle, ...]
     deployment: Deployment

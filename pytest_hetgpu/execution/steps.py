@@ -37,7 +37,7 @@ def acquire(run: RunContext, cell: CellRun) -> CellRun:
     the nodes cannot be made.
     """
     job = cell.job
-    if not job.joined:
+    if not job.is_multi_host:
         return cell
     why = run.health.why_quarantined(job)
     if not (why or run.pool.is_ready(job)):
@@ -116,7 +116,7 @@ def judge(run: RunContext, cell: CellRun) -> CellRun:
         run.folder.write_job(job, result)
         run.journal.finished(job, result)
         outcome = run.judge(job, result, cell.further, concerns)
-    if job.joined and taints(outcome, result):
+    if job.is_multi_host and taints(outcome, result):
         run.pool.taint(job)
     run.health.ran(job, outcome, result)
     return replace(cell, result=result, outcome=outcome)
@@ -140,7 +140,7 @@ def record(run: RunContext, cell: CellRun) -> CellRun:
     rerun = rerun_with_debug_output(run, cell.job, lambda: connected(run, cell.scenario, verbose=True))
     if rerun is None:
         return cell
-    if cell.job.joined:
+    if cell.job.is_multi_host:
         run.pool.taint(cell.job)
     return _write(run, replace(cell, outcome=replace(cell.outcome, debug=rerun)))
 

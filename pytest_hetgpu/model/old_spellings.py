@@ -1,11 +1,12 @@
 """Attributes of base classes under the names of the version before, for extension packages that use or override them.
 
-They are deprecated: new code uses the new names.
+They are deprecated: each use warns, and new code uses the new names.
 """
 
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -23,6 +24,7 @@ class Renamed:
         self.before = name
 
     def __get__(self, instance: Any, owner: type) -> Any:
+        warnings.warn(f"{owner.__name__}.{self.before} is {self.now} now", DeprecationWarning, stacklevel=2)
         overriding = [place for place, base in enumerate(owner.__mro__) if self._overridden(base)]
         if not overriding:
             return getattr(owner if instance is None else instance, self.now)

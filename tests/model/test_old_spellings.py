@@ -10,6 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from pytest_hetgpu.extensions.inventories.base import HostListing, ListedHost, SkippedEntry
 from pytest_hetgpu.extensions.registry import FAMILIES
 from pytest_hetgpu.extensions.runtimes.base import CommandResult, RemoteNode, SshServer, Walltime
@@ -26,6 +28,8 @@ from pytest_hetgpu.model.outcome import RunResult
 from pytest_hetgpu.model.program_output import BenchmarkResult
 from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.verdict import Kind
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 
 class Remote(RemoteNode):
@@ -225,3 +229,9 @@ def _has(cls: type, name: str) -> bool:
         or any(name in vars(base).get("__annotations__", {}) for base in cls.__mro__)
         or (f"self.{name} = " in source)
     )
+
+
+def test_an_old_name_warns_with_the_new_one() -> None:
+    work = Program(Program.Settings())
+    with pytest.warns(DeprecationWarning, match=r"^Program\.over is with_backend now$"):
+        assert work.over == work.with_backend
