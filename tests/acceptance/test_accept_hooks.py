@@ -26,7 +26,7 @@ from pathlib import Path
 
 def pytest_hetgpu_outcome(config, scenario, outcome):
     line = f"{scenario.id} {outcome.kind.value} {outcome.verdict.value}"
-    journal = "".join(path.read_text() for path in Path("reports/latest/journal").iterdir())
+    journal = "".join(path.read_text() for path in Path("reports/latest/journal").glob("*.jsonl"))
     with Path("outcomes.txt").open("a") as file:
         file.write(f"{line} {scenario.label in journal}\\n")
 """
@@ -219,7 +219,7 @@ def test_a_signal_ends_a_report_hook_that_hangs(matrix: Matrix, pytester: pytest
         import os, signal, time
 
         def pytest_hetgpu_report(run):
-            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGTERM)
             time.sleep(50)
     """)
     matrix()
