@@ -342,7 +342,7 @@ def _rendered(settings: CellSettings, node: Node, stack: Stack, site: SiteFacts)
 
 
 def _programs(node: Node, nodes: Sequence[Node], site: SiteFacts) -> str:
-    """Return the folder of the programs on a node: all nodes of this machine share ours."""
+    """Return the folder of the programs on a node: all nodes of this machine share that of the run."""
     return (
         f"{site.discovered.get(node.index, DiscoveredNode()).folder}/programs"
         if _is_multi_host(nodes)

@@ -9,8 +9,8 @@
       status: established
 
 An entry matches a failure if everything in `match` is found. The key matches by glob, a pattern in the quoted line or
-the detail, texts anywhere in the log. An entry does not match if a further failure in the log is of the kinds `unless`,
-or a condition of `when` is known to be false.
+the detail, texts anywhere in the log. It does not match if the log has a further failure of a kind in `unless`. Nor
+does it match if a condition of `when` is known to be false.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ QUOTED = 60
 class MatchCriteria(NamedTuple):
     """The requirements of an entry: one of `signatures`, of `kinds` and of `any_texts`, and all `texts`.
 
-    Empty ones require nothing. No further failure in the log may be of the kinds `unless`: it would be the cause, or
-    have a cause of its own.
+    Empty ones require nothing. No further failure in the log may be of the kinds `unless`. Such a failure would be the
+    cause, or have a cause of its own.
     """
 
     signatures: tuple[str, ...] = ()

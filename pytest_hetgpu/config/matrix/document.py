@@ -1,4 +1,4 @@
-"""A matrix that was read: its hardware, its axes with the settings of each value, its rules."""
+"""A valid matrix: its hardware, its axes with the settings of each value, its rules."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ MAIN_AXES = ("placement", "transport", "workload")
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """One value of an axis: `raw` holds its settings as source text, `kind` a transport's family or workload's kind.
+    """One value of an axis, with its settings `raw` as source text.
 
-    `nodes` and `launch_from` name a placement's hardware.
+    `kind` is the family of a transport or the kind of a workload. `nodes` and `launch_from` name the hardware of a
+    placement.
     """
 
     axis: str
@@ -43,7 +44,7 @@ class Fragment:
     launch_from: str = ""
 
     def line(self, key: str, part: str | None = None) -> int:
-        """Where this value sets `key` (or the variable `part` of a map)."""
+        """Return the line that sets `key` (or the variable `part` of a map)."""
         child = self.node.entries.get(key)
         if part is not None and isinstance(child, MappingNode) and part in child.lines:
             return child.lines[part]
@@ -60,7 +61,7 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Where a rule holds: for each axis it names, the value names it takes, in file order."""
+    """A rule: for each axis it names, the accepted values in file order."""
 
     what: str
     where: Mapping[str, tuple[str, ...]]
@@ -71,7 +72,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Stated:
-    """A reference, and the cells that it is one for; `node` is where it stands."""
+    """A reference and its cells; `node` is its place in the file."""
 
     shape: ReferenceShape
     where: Mapping[str, tuple[str, ...]]
@@ -80,7 +81,7 @@ class Stated:
 
 
 class CellSettings(NamedTuple):
-    """Everything that the values of one cell say together; `launch_from` is empty where the first node starts it."""
+    """The combined settings of one cell; an empty `launch_from` means that the first node starts the job."""
 
     options: Options
     transport: Transport
@@ -91,7 +92,7 @@ class CellSettings(NamedTuple):
 
     @property
     def hardware(self) -> tuple[str, ...]:
-        """Names of the hardware of every node, a launcher without ranks among them as the last."""
+        """Return the hardware of every node; a launch node without ranks is the last."""
         return (*self.nodes, self.launch_from) if self.launch_from else self.nodes
 
 
@@ -106,7 +107,7 @@ class Conflict(NamedTuple):
 
 @dataclass(frozen=True)
 class Document:
-    """A matrix file, checked and ready to be expanded. `over` maps a transport's name to the one it runs over."""
+    """A matrix file, checked and ready to be expanded."""
 
     name: str
     file: str
@@ -122,7 +123,7 @@ class Document:
     _cache: dict[tuple[str, tuple[str, ...]], Any] = field(default_factory=dict, repr=False, compare=False)
 
     def fragment(self, axis: str, name: str) -> Fragment:
-        """The value of that name; values that only an include defines are found too."""
+        """Return the value of that name, also if only an include defines it."""
         found = self._cache.get((axis, (name,)))
         if found is None:
             on_axis = (value for a in self.axes if a.name == axis for value in a.values if value.name == name)
@@ -131,7 +132,7 @@ class Document:
         return found
 
     def settings(self, values: Sequence[str]) -> CellSettings:
-        """What one cell's values say together. MatrixError names both places where two of them disagree."""
+        """Combine the settings of one cell. Raises MatrixError with both lines if two values disagree."""
         fragments = tuple(self.fragment(axis.name, value) for axis, value in zip(self.axes, values, strict=True))
         placement, transport, workload, *further = fragments
         return CellSettings(
@@ -144,31 +145,31 @@ class Document:
         )
 
     def words_of(self, axis: str, value: str) -> tuple[str, ...]:
-        """What cells with that value are known by: its name, its family or kind, a placement's hardware, platforms."""
+        """Return the marks of a value: its name, its family or kind, the hardware and platforms of a placement."""
         fragment = self.fragment(axis, value)
         platforms = (self.hardware[name].accelerator.platform for name in fragment.nodes)
         return tuple(dict.fromkeys(filter(None, (value, fragment.kind, *fragment.nodes, *platforms))))
 
     def words(self) -> tuple[str, ...]:
-        """The words of all cells."""
+        """Return the marks of all cells."""
         fragments = tuple(self.fragments())
         platforms = (hardware.accelerator.platform for hardware in self.hardware.values())
         kinds = (f.kind for f in fragments if f.kind)
         return tuple(dict.fromkeys((*(f.name for f in fragments), *self.hardware, *platforms, *kinds)))
 
     def fragments(self) -> Iterator[Fragment]:
-        """Every value: those on the axes, those that includes define, and transports beside the axis."""
+        """Yield every value: those on the axes, those that includes define, and transports beside the axis."""
         for axis in self.axes:
             yield from axis.values
         yield from self.extra.values()
         yield from self.transports.values()
 
     def names(self, axis: str) -> tuple[str, ...]:
-        """Names of an axis's values, those beside it too."""
+        """Return the names of all values of an axis, those beside it included."""
         return tuple(fragment.name for fragment in self.fragments() if fragment.axis == axis)
 
     def takes(self, axis: str, name: str) -> frozenset[str]:
-        """The settings of a transport or workload: its own, and those of the transports it runs over."""
+        """Return the settings of a transport or workload; a transport has those of the transports below it, too."""
         fragment = self.fragment(axis, name)
         if axis == "workload":
             return frozenset(find("workloads", fragment.kind, Workload).Settings.model_fields)  # type: ignore[type-abstract]
@@ -176,13 +177,13 @@ class Document:
         return frozenset(key for layer in layers for key in layer.Settings.model_fields)
 
     def check(self, axis: str, values: Sequence[str]) -> None:
-        """Raises MatrixError if a transport or workload cannot be made with these values of the further axes."""
+        """Raise MatrixError if a transport or workload is invalid with these values of the further axes."""
         further = (self.fragment(a.name, name) for a, name in zip(self.axes[len(MAIN_AXES) :], values[1:], strict=True))
         make = self._transport if axis == "transport" else self._workload
         self._cached(axis, (self.fragment(axis, values[0]), *further), make)
 
     def below(self, transport: Fragment) -> Iterator[Fragment]:
-        """The transports that one runs over, from the next to the lowest."""
+        """Yield the transports below one, from the next to the lowest."""
         while over := transport.raw.get("over"):
             transport = self.fragment("transport", over)
             yield transport
@@ -197,7 +198,7 @@ class Document:
         for conflict in conflicts(fragments):
             raise self.disagreement(conflict)
         merged: dict[str, Any] = {}
-        # What a transport runs over gives defaults, as hardware does.
+        # A transport below another one gives defaults, as hardware does.
         for fragment in (*reversed(tuple(self.below(fragments[1]))), *fragments):
             for key, value in fragment.raw.items():
                 if key in COMMON - ADDED:
@@ -232,7 +233,7 @@ class Document:
             raise MatrixError(complaints.listed()) from None
 
     def disagreement(self, conflict: Conflict) -> MatrixError:
-        """Both places, and both values."""
+        """Describe a conflict: both lines and both values."""
         one, other, key, part = conflict
         name = f"{key}.{part}" if part else key
         first, second = (_written(f.raw[key][part] if part else f.raw[key]) for f in (one, other))
@@ -250,7 +251,7 @@ def _written(value: Any) -> str:
 
 
 def conflicts(fragments: Sequence[Fragment]) -> Iterator[Conflict]:
-    """Keys that two of these values, which are of different axes, set to different things."""
+    """Yield the keys that two of these values, which are of different axes, set differently."""
     for index, other in enumerate(fragments):
         for one in fragments[:index]:
             for key in (key for key in one.raw if key in other.raw and key not in ADDED):

@@ -1,4 +1,4 @@
-"""Reads a matrix file into a Document, or says everything that is wrong with it."""
+"""Reader of a matrix file: it returns a Document or raises every error of the file."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _VARIABLE = re.compile(r"\$(\$)?\{([^}]*)\}")
 
 
 def read(path: Path, environ: Mapping[str, str], knowledge: Callable[[], KnownFailures] = shipped) -> Document:
-    """The document of a file; `${VAR}` comes from `environ`. Raises MatrixError with every complaint found.
+    """Read a file; `${VAR}` comes from `environ`. Raises MatrixError with every error found.
 
-    `knowledge` gives the known failures that expectations may name.
+    `knowledge` returns the known failures that expectations may name.
     """
     complaints = Complaints(str(path))
     try:
@@ -64,7 +64,7 @@ class _Reader:
             return None
         self.substitute(tree)
         if self.complaints:
-            # What stands where a variable is missing would only be complained about again.
+            # The empty text of a missing variable would only cause further errors.
             return None
         for key, line in tree.lines.items():
             if key not in TOP and not key.startswith("x-"):
@@ -96,7 +96,7 @@ class _Reader:
         )
 
     def together(self, placements: Iterable[Fragment], hardware: Mapping[str, Hardware]) -> None:
-        """Complains of a placement whose nodes their runtime cannot make together."""
+        """Add an error for a placement whose nodes their runtime cannot start together."""
         for placement in placements:
             names = (*placement.nodes, *filter(None, [placement.launch_from]))
             kinds = [kind for name in names if (kind := hardware.get(name))]
@@ -104,7 +104,7 @@ class _Reader:
                 self.complaints.add(placement.line("nodes"), f"placement {placement.name}: {why}")
 
     def needed(self, tree: source.Mapping, key: str, what: str) -> source.Mapping | None:
-        """A part that a matrix cannot be without."""
+        """Return a required part of the matrix; add an error if it is missing."""
         node = tree.entries.get(key)
         if isinstance(node, source.Mapping) and node.entries:
             return node
@@ -116,7 +116,7 @@ class _Reader:
         return None
 
     def optional(self, tree: source.Mapping, key: str) -> source.Mapping:
-        """A part that may be left out."""
+        """Return a part that may be left out."""
         node = tree.entries.get(key)
         if isinstance(node, source.Mapping):
             return node
@@ -125,7 +125,10 @@ class _Reader:
         return source.Mapping(tree.line)
 
     def substitute(self, tree: source.Mapping) -> None:
-        """Writes `${VAR}` out, in values only; `$${VAR}` stays as `${VAR}`. What is free (`x-`) counts where used."""
+        """Replace `${VAR}` in values; `$${VAR}` becomes `${VAR}`.
+
+        Values below `x-` are replaced only if they are used elsewhere.
+        """
         nodes: list[Node] = [node for key, node in tree.entries.items() if not key.startswith("x-")]
         seen = set[int]()
         while nodes:
@@ -148,14 +151,14 @@ class _Reader:
             hint = f"did you mean {near[0]!r}?" if near else f"set it, or write $${{{name}}} for the text itself"
             self.complaints.add(line, f"environment variable {name!r} is not set; {hint}")
             return ""
-        # An environment may hold any bytes; those that are no text come as lone surrogates.
+        # An environment may hold any bytes. Python decodes invalid ones as lone surrogates.
         if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
             self.complaints.add(line, f"environment variable {name!r} is not UTF-8 text")
             return ""
         return value
 
     def name(self, tree: source.Mapping) -> str:
-        """The matrix's own name; a file without one is named by its file name."""
+        """Return the name of the matrix: its own, or that of the file."""
         node = tree.entries.get("name")
         if node is None:
             return re.sub(r"[^A-Za-z0-9_.+-]+", "-", self.path.stem).lstrip("-.+")[:80] or "matrix"
@@ -166,7 +169,7 @@ class _Reader:
         return node.text
 
     def hardware(self, tree: source.Mapping) -> dict[str, Hardware]:
-        """Every kind of node by name; one that is wrong is there too, so that placements may name it."""
+        """Return every kind of node by name, also an invalid one, as placements may name it."""
         found = {}
         node = self.needed(tree, "hardware", "a map from names to kinds of node") or source.Mapping(tree.line)
         for name, entry in node.entries.items():

@@ -1,4 +1,4 @@
-"""What the matrix says of speeds, as references of single cells; complains of what none of them can be held against."""
+"""References of a matrix as those of single cells. A reference that cannot apply to its cell is an error."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from pytest_hetgpu.model.thresholds import BANDWIDTHS, PerformanceReference
 
 Cell = tuple[str, ...]
 LARGE = 1 << 20
-"""Below this size a message's time is more latency than bandwidth, and no fraction of the fabric's speed is due."""
+"""Below this size latency dominates the time of a message, and no fraction of the fabric speed is expected."""
 
 
 class Cells(NamedTuple):
-    """All cells of a matrix with their exclusions, and the ids of those."""
+    """All cells of a matrix with their exclusions, and their ids."""
 
     excluded: Mapping[Cell, Exclusion | None]
     ids: Mapping[Cell, str]
@@ -32,7 +32,7 @@ class Cells(NamedTuple):
 def references(
     document: Document, cells: Cells, complaints: Complaints
 ) -> Mapping[Cell, tuple[PerformanceReference, ...]]:
-    """The references of each cell that has any: those of its values first, then those of rules, in file order."""
+    """Return the references of each cell in file order: first those of its values, then those of rules."""
     found: dict[Cell, tuple[PerformanceReference, ...]] = {}
     axes = tuple(axis.name for axis in document.axes)
     for stated in (*_of_values(document), *document.references):
@@ -58,7 +58,7 @@ def _names(stated: Stated, axes: Sequence[str], cell: Cell) -> bool:
 
 
 def _of_values(document: Document) -> Iterator[Stated]:
-    """The references that stand at values of axes."""
+    """Yield the references that values of axes have."""
     on_axes = (value for axis in document.axes for value in axis.values)
     for fragment in (*on_axes, *document.extra.values(), *document.transports.values()):
         if "reference" not in fragment.raw:
@@ -76,7 +76,7 @@ def _nodes(fragment: Fragment) -> list[source.Mapping]:
 
 
 class _Reader:
-    """Makes one stated reference that of single cells."""
+    """Converter of one reference to those of single cells."""
 
     def __init__(self, document: Document, stated: Stated, complaints: Complaints) -> None:
         self.document = document
@@ -84,7 +84,7 @@ class _Reader:
         self.complaints = complaints
 
     def complain(self, text: str, *keys: str) -> None:
-        """A complaint about a key of the reference, where that stands."""
+        """Add an error about a key of the reference, with the line of that key."""
         line, node = self.stated.origin.line, self.stated.node
         for key in keys:
             line = node.lines.get(key, line)
@@ -95,7 +95,7 @@ class _Reader:
         self.complaints.add(line, f"{'.'.join(('reference', *keys))}: {text}")
 
     def sound(self, axes: Sequence[str]) -> bool:
-        """Whether the axes and values of another cell exist."""
+        """Return whether the axes and values of the other cell exist."""
         of = self.stated.shape.of
         bad = False
         for axis, value in of.items() if isinstance(of, dict) else ():
@@ -108,7 +108,7 @@ class _Reader:
         return not bad
 
     def of(self, cell: Cell, cells: Cells) -> Iterator[PerformanceReference]:
-        """The references of one cell; nothing for what it cannot be held against, which is complained of."""
+        """Yield the references of one cell. Add an error if none can apply to it."""
         shape, settings = self.stated.shape, self.document.settings(cell)
         workload = cell[2]
         if not settings.workload.measured:
@@ -155,13 +155,13 @@ class _Reader:
             yield self._made(settings, metric=metric, numbers=numbers, min_size=shape.min_size or 0)
 
     def _key(self, metric: str, size: int) -> str:
-        """The size as the file writes it."""
+        """Return the size as the file writes it."""
         node = self.stated.node.entries[metric]
         keys = node.entries if isinstance(node, source.Mapping) else ()
         return next((key for key in keys if parse_size(key) == size), show_size(size))
 
     def _has_speed(self, cell: Cell, settings: CellSettings) -> bool:
-        """Whether the speed of the fabric or the wire and the workload's can be compared."""
+        """Return whether the speed of the workload is comparable with that of the fabric or the wire."""
         if not _has_bandwidth(settings.workload):
             self.complain(f"workload {cell[2]!r} has no bandwidth, only a latency", "of")
             return False
@@ -173,7 +173,7 @@ class _Reader:
         return not silent
 
     def _has_wire(self, cell: Cell, settings: CellSettings) -> bool:
-        """Whether there can be a wire between the nodes of a cell."""
+        """Return whether a wire can connect the nodes of a cell."""
         local = all(self.document.hardware[name].runtime == "local" for name in settings.nodes)
         if len(settings.nodes) > 1 and not local:
             return True
@@ -182,7 +182,7 @@ class _Reader:
         return False
 
     def _other(self, cell: Cell, cells: Cells) -> str | None:
-        """The id of the cell that has the values named; None for the cell itself, and where there is none."""
+        """Return the id of the other cell. Return None for the cell itself and, with an error, for an unusable one."""
         of = self.stated.shape.of
         assert isinstance(of, dict)
         axes = [axis.name for axis in self.document.axes]
@@ -210,6 +210,6 @@ class _Reader:
 
 
 def _has_bandwidth(workload: Workload) -> bool:
-    """Whether what a workload measures has a bandwidth by the definitions."""
+    """Return whether the measurements of a workload have a bandwidth by its definition."""
     foreign = workload.external(2)
     return metrics.has_bandwidth(operation_of(foreign) if foreign else workload.operation)

@@ -1,4 +1,4 @@
-"""Reads what a matrix says of its cells: `include`, `exclude` and `expect`."""
+"""Reader of the rules of a matrix: `include`, `exclude` and `expect`."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from pytest_hetgpu.model.messages import known, show
 
 
 class RuleReader:
-    """Makes rules of one file's entries; complaints are collected, never raised.
+    """Reader of the rules of one file; errors are collected, never raised.
 
-    `extra` holds the values that includes define where they stand, and is filled by `includes`. `knowledge` is asked
-    for when an expectation names a known failure.
+    `includes` fills `extra` with the values that includes define themselves. `knowledge` is called only if an
+    expectation names a known failure.
     """
 
     def __init__(
@@ -38,13 +38,13 @@ class RuleReader:
         self.extra: dict[tuple[str, str], Fragment] = {}
 
     def values(self, axis: str) -> tuple[Fragment, ...]:
-        """Every value that a rule may name: those on the axis, and those beside it."""
+        """Return every value that a rule may name: those on the axis, and those beside it."""
         beside = self.reader.known_transports.values() if axis == "transport" else ()
         extra = (value for (name, _), value in self.extra.items() if name == axis)
         return (*self.axes[axis].values, *beside, *extra)
 
     def includes(self, tree: source.Mapping) -> Iterator[Rule]:
-        """Cells to add; an include names a value of every axis."""
+        """Yield the rules of cells to add. An include names a value of every axis."""
         for node, _ in self.entries(tree, "include"):
             missing = [axis for axis in self.axes if axis not in node.entries]
             if missing:
@@ -58,7 +58,7 @@ class RuleReader:
             yield Rule("include", where, self.reader.origin(node.line))
 
     def included(self, axis: str, node: Node) -> Iterator[str]:
-        """Names of the values that an include takes of one axis: by name or glob, or defined where they stand."""
+        """Yield the names of an include on one axis: from names, globs, or definitions."""
         items = node.items if isinstance(node, source.Sequence) else [node]
         if not items:
             self.complaints.add(node.line, f"include.{axis} must not be empty")
@@ -73,7 +73,7 @@ class RuleReader:
                 )
 
     def defined(self, axis: str, node: source.Mapping) -> Iterator[str]:
-        """The name of a value that an include defines, once it is kept for the cells."""
+        """Store a value that an include defines, and yield its name."""
         fragment = self.reader.inline(axis, node)
         if fragment is None:
             return
@@ -86,7 +86,7 @@ class RuleReader:
         yield fragment.name
 
     def rules(self, tree: source.Mapping, key: str) -> Iterator[Rule]:
-        """Excludes or expects."""
+        """Yield the rules of `exclude` or `expect`."""
         for node, value in self.entries(tree, key):
             if "where" not in value and not self.flat(key, node, value):
                 continue
@@ -105,7 +105,7 @@ class RuleReader:
                 yield Rule(key, where, origin, expectation=shape.expectation(origin, self.known(shape, node)))
 
     def references(self, tree: source.Mapping) -> Iterator[Stated]:
-        """What the speed of the cells that a rule names is held against."""
+        """Yield the references of the key `reference`."""
         for node, value in self.entries(tree, "reference"):
             try:
                 shape = ReferenceRuleShape.model_validate(value)
@@ -115,7 +115,7 @@ class RuleReader:
             yield Stated(shape, self.where(shape.where, node), node, self.reader.origin(node.line))
 
     def known(self, shape: ExpectShape, node: source.Mapping) -> KnownFailure | None:
-        """What knowledge has under the id that an expectation names; complains where it has nothing."""
+        """Return the known failure that an expectation names. Add an error if there is none of that id."""
         if shape.known is None:
             if shape.outcome is None:
                 self.complaints.add(node.line, "expect lacks the key 'outcome' (or 'known', a known failure's id)")
@@ -131,9 +131,9 @@ class RuleReader:
         return entries[shape.known].known
 
     def flat(self, key: str, node: source.Mapping, value: dict[str, Any]) -> bool:
-        """Makes `where` of a rule without it: an exclude may name its axes beside its other keys, an expect may not.
+        """Set the key `where` of a rule that lacks it. Return False after an error.
 
-        False where that gave complaints.
+        An exclude may name its axes beside its other keys. An expect may not.
         """
         fields = (ExcludeShape if key == "exclude" else ExpectShape).model_fields
         if key == "expect":
@@ -151,7 +151,7 @@ class RuleReader:
         return bool(value["where"]) and not unknown
 
     def where(self, where: Mapping[str, tuple[str, ...]], node: source.Mapping) -> dict[str, tuple[str, ...]]:
-        """Each axis's patterns as the value names they take."""
+        """Return the values that the patterns of each axis match."""
         inner = node.entries.get("where", node)
         lines = inner.lines if isinstance(inner, source.Mapping) else node.lines
         found: dict[str, tuple[str, ...]] = {}
@@ -165,7 +165,7 @@ class RuleReader:
         return found
 
     def matching(self, axis: str, pattern: str, line: int) -> Iterator[str]:
-        """Names of the values that a name or glob takes; complains where there are none."""
+        """Yield the names of the values that a name or glob matches. Add an error if there are none."""
         hits = [value.name for value in self.values(axis) if _fits(value, pattern)]
         if not hits:
             choices = known(pattern, (value.name for value in self.values(axis)))
@@ -173,7 +173,7 @@ class RuleReader:
         yield from hits
 
     def conditions(self, shape: ExpectShape, node: source.Mapping) -> None:
-        """Complains of version ranges that are none."""
+        """Add an error for each invalid version range."""
         when = node.entries.get("when", node)
         for fact, wanted in shape.when.items():
             problem = check_condition(wanted)
@@ -182,7 +182,7 @@ class RuleReader:
                 self.complaints.add(line, f"expect.when.{fact}: {problem}")
 
     def entries(self, tree: source.Mapping, key: str) -> Iterator[tuple[source.Mapping, dict[str, Any]]]:
-        """The maps of a list, each with its plain form."""
+        """Yield the maps of a list, each with its plain form."""
         node = tree.entries.get(key)
         items = node.items if isinstance(node, source.Sequence) else []
         if node is not None and not isinstance(node, source.Sequence) and plain(node) is not None:

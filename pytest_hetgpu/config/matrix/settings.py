@@ -1,4 +1,4 @@
-"""Checks what the values of one cell say together: no two disagree, every setting has a taker, and all of them fit."""
+"""Checks of the combined settings of cells: values agree, every setting is accepted, and all are valid together."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Cell = tuple[str, ...]
 
 
 def check_settings(document: Document, cells: Sequence[Cell], complaints: Complaints) -> None:
-    """Complains about the settings of these cells; those that do not run may disagree."""
+    """Add the errors in the settings of these cells. Values of cells that do not run may disagree."""
     _disagreements(document, cells, complaints)
     _strangers(document, cells, complaints)
     if complaints:
@@ -31,7 +31,7 @@ def check_settings(document: Document, cells: Sequence[Cell], complaints: Compla
 
 
 def _disagreements(document: Document, cells: Sequence[Cell], complaints: Complaints) -> None:
-    """Values of two axes that set one key differently and meet in a cell."""
+    """Add an error per key that two values of a cell set differently."""
     places = {axis.name: place for place, axis in enumerate(document.axes)}
     met: dict[tuple[int, int], set[tuple[str, str]]] = {}
     for conflict in _possible(document):
@@ -43,7 +43,7 @@ def _disagreements(document: Document, cells: Sequence[Cell], complaints: Compla
 
 
 def _possible(document: Document) -> Iterator[Conflict]:
-    """Disagreements between values of different axes, whether or not they meet."""
+    """Yield the conflicts between values of different axes, whether or not a cell combines them."""
     setters: dict[str, dict[str, list[Fragment]]] = {axis.name: {} for axis in document.axes}
     for fragment in document.fragments():
         for key in fragment.raw:
@@ -58,7 +58,7 @@ def _possible(document: Document) -> Iterator[Conflict]:
 
 
 def _strangers(document: Document, cells: Sequence[Cell], complaints: Complaints) -> None:
-    """Settings of further axes that a transport or workload they meet does not take."""
+    """Add an error per setting of a further axis that the transports or workloads of its cells do not accept."""
     for place, axis in enumerate(document.axes[len(MAIN_AXES) :], len(MAIN_AXES)):
         values = [value for value in document.fragments() if value.axis == axis.name]
         special = [(value, key) for value in values for key in value.raw if key not in COMMON]

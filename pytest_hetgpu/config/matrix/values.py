@@ -1,4 +1,4 @@
-"""Reads the values of axes: placements, transports, workloads, and further axes of settings."""
+"""Reader of the values of axes: placements, transports, workloads, and further axes of settings."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _NUMBER = re.compile(r"[+-]?[0-9]+(?:\.[0-9]+)?")
 
 @cache
 def entry_model(family: str, kind: str) -> type[BaseModel]:
-    """The shape of a transport's or workload's entry: its own settings and the options any value may carry."""
+    """Return the shape of a transport or workload: its own settings and the options of any value."""
     base: Any = Transport if family == "transports" else Workload
     settings = find(family, kind, base).Settings
     return create_model(f"{kind}-entry", __base__=(Options, settings), __doc__=settings.__doc__)
 
 
 class AxisReader:
-    """Makes fragments of one file's axes; complaints are collected, never raised."""
+    """Reader of the axes of one file; errors are collected, never raised."""
 
     def __init__(self, complaints: Complaints, hardware: frozenset[str]) -> None:
         self.complaints = complaints
@@ -45,14 +45,14 @@ class AxisReader:
         self.known_transports: dict[str, Fragment] = {}
 
     def transports(self, node: source.Mapping) -> dict[str, Fragment]:
-        """Transports that are defined beside the axis, for `over` and for includes."""
+        """Read the transports beside the axis, for `over` and for includes."""
         entries = ((name, entry, node.lines[name]) for name, entry in node.entries.items())
         found = [self.value("transport", name, entry, line, "transports") for name, entry, line in entries]
         self.known_transports = {fragment.name: fragment for fragment in found if fragment}
         return self.known_transports
 
     def axes(self, node: source.Mapping, line: int, transports: Mapping[str, Fragment]) -> tuple[Axis, ...] | None:
-        """The three main axes, then the further ones in file order. None when they cannot be made out."""
+        """Read the three main axes, then the further ones in file order. Return None after an error in their names."""
         missing = [name for name in MAIN_AXES if name not in node.entries]
         if missing:
             near = {name: found for name in missing for found in difflib.get_close_matches(name, node.entries, 1)}
@@ -69,7 +69,7 @@ class AxisReader:
         return axes
 
     def values(self, axis: str, node: Node, line: int) -> Iterator[Fragment]:
-        """The values of one axis, whose key stands in `line`."""
+        """Yield the values of one axis; `line` is that of its key."""
         self.named(axis, line, "axes")
         if axis in _RESERVED:
             self.complaints.add(line, f"axes: no axis can be named {axis!r}, as rules have a key of that name")
@@ -85,7 +85,7 @@ class AxisReader:
             self.complaints.add(line, f"axes.{axis} must be {shape}, not {show(plain(node))}")
 
     def listed(self, axis: str, node: source.Sequence) -> Iterator[Fragment]:
-        """`ranks_per_node: [1, 2]`: one setting, one value each."""
+        """Yield one value per item of a list like `ranks_per_node: [1, 2]`, which sets a single key."""
         settings = COMMON.union(*(m.model_fields for m in _all_settings()))
         if axis not in settings:
             hint = f"{known(axis, settings, ALL)}; use a map from names to settings"
@@ -109,7 +109,7 @@ class AxisReader:
                 yield fragment
 
     def value(self, axis: str, name: str, node: Node, line: int, place: str) -> Fragment | None:
-        """One named value of an axis, which is written at `place`."""
+        """Read one named value of an axis; `place` is its path in the file."""
         if not self.named(name, line, place):
             return None
         place = f"{place}.{name}"
@@ -127,8 +127,11 @@ class AxisReader:
         return fragment
 
     def setting(self, fragment: Fragment, place: str) -> None:
-        """A further axis's value: options are checked here, a family's own settings in the cells that take them."""
-        special = fragment.raw.keys() - COMMON  # else no family has to be imported for its settings
+        """Check a value of a further axis.
+
+        Options are checked here. Settings of extensions are checked in the cells that accept them.
+        """
+        special = fragment.raw.keys() - COMMON  # otherwise no extension has to be imported for its settings
         settings = COMMON.union(*(model.model_fields for model in _all_settings())) - {"over"} if special else COMMON
         for key in (key for key in fragment.raw if key not in settings):
             self.complaints.add(fragment.line(key), f"unknown key {key!r} in {place} {known(key, settings, ALL)}")
@@ -138,7 +141,7 @@ class AxisReader:
             self.complaints.invalid(error, fragment.node, place, Options)
 
     def described(self, axis: str, name: str, node: source.Mapping, line: int, place: str) -> Fragment | None:
-        """A transport or workload: its family or kind is its own key, or else its name."""
+        """Read a transport or workload. Its family or kind is its own key, or else its name."""
         raw = {key: value for key, value in plain(node).items() if key not in _STRUCTURE}
         family, key = ("transports", "family") if axis == "transport" else ("workloads", "kind")
         stated = node.entries.get(key)
@@ -161,7 +164,7 @@ class AxisReader:
         return Fragment(axis, name, raw, node, self.origin(line), kind=kind)
 
     def placement(self, name: str, node: Node, line: int, place: str) -> Fragment | None:
-        """A list of hardware names, or a map with such a list and settings."""
+        """Read a placement: a list of hardware names, or a map with such a list and settings."""
         if isinstance(node, source.Sequence):
             node = source.Mapping(node.line, {"nodes": node}, {"nodes": node.line})
         if not isinstance(node, source.Mapping):
@@ -189,7 +192,7 @@ class AxisReader:
         return Fragment("placement", name, raw, node, self.origin(line), nodes=shape.nodes, launch_from=control)
 
     def inline(self, axis: str, node: source.Mapping) -> Fragment | None:
-        """A value that an include defines where it stands; it needs a `name`."""
+        """Read a value that an include defines; it needs a `name`."""
         name = node.entries.get("name")
         if not isinstance(name, Scalar) or not name.text:
             self.complaints.add(
@@ -204,7 +207,7 @@ class AxisReader:
         return self.value(axis, name.text, rest, node.line, f"include.{axis}")
 
     def layers(self, transports: Mapping[str, Fragment]) -> None:
-        """Every `over` names a transport of the file, and no chain of them comes back to itself."""
+        """Check that every `over` names a transport of the file, and that there is no cycle."""
         circles: set[frozenset[str]] = set()
         for fragment in transports.values():
             if "over" not in find("transports", fragment.kind, Transport).Settings.model_fields:  # type: ignore[type-abstract]
@@ -225,11 +228,11 @@ class AxisReader:
                 current = transports[over]
 
     def named(self, name: str, line: int, place: str) -> bool:
-        """Whether a name is one; complains if not."""
+        """Return whether a name is valid. Add an error if not."""
         return self.complaints.check(NAME.check, name, line, place)
 
     def origin(self, line: int) -> Origin:
-        """A place in this file."""
+        """Return the origin of a line of this file."""
         return Origin(self.complaints.file, line)
 
 
