@@ -33,11 +33,11 @@ class UsageError(HetgpuError):
 
 
 class MatrixError(UsageError):
-    """A matrix that cannot be used. `complaints` holds one `FILE:LINE: text` string per error."""
+    """A matrix that cannot be used. `errors` holds one `FILE:LINE: text` string per error."""
 
-    def __init__(self, complaints: Iterable[str]) -> None:
-        self.complaints = tuple(complaints)
-        super().__init__("\n".join(self.complaints))
+    def __init__(self, errors: Iterable[str]) -> None:
+        self.errors = tuple(errors)
+        super().__init__("\n".join(self.errors))
 
 
 class InventoryError(MatrixError):

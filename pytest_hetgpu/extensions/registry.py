@@ -47,9 +47,9 @@ def added() -> tuple[Extension, ...]:
     return tuple(one for family in FAMILIES for one in _added(family).values())
 
 
-def troubles() -> tuple[str, ...]:
+def extension_errors() -> tuple[str, ...]:
     """Return the errors of extensions of other packages: names that are taken or invalid. These are not used."""
-    return tuple(_complaints())
+    return tuple(_extension_errors())
 
 
 def strangers() -> tuple[Extension, ...]:
@@ -122,7 +122,7 @@ def _added(family: str) -> dict[str, Extension]:
     return {one.name: one for one in theirs if often[one.name] == 1 and one.name not in taken and _fit(one.name)}
 
 
-def _complaints() -> Iterator[str]:
+def _extension_errors() -> Iterator[str]:
     first: dict[tuple[str, str], Extension] = {}
     for one in extensions():
         if one.family not in FAMILIES:

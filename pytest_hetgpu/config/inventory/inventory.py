@@ -40,7 +40,7 @@ from pytest_hetgpu.config.inventory.sources import (
     spec_of,
 )
 from pytest_hetgpu.config.matrix import source
-from pytest_hetgpu.config.matrix.complaints import Complaints
+from pytest_hetgpu.config.matrix.diagnostics import Diagnostics
 from pytest_hetgpu.config.matrix.models import choice
 from pytest_hetgpu.config.matrix.runtime_settings import extended, runtime_settings
 from pytest_hetgpu.errors import InventoryError, NotHere
@@ -271,23 +271,23 @@ def read(given: str | Path, *, files_only: bool = False) -> Inventory:
 
 def _of_file(path: Path, files_only: bool) -> Inventory:
     """Read the inventory of a YAML file. Its relative paths start at its folder."""
-    complaints = Complaints(str(path))
+    diagnostics = Diagnostics(str(path))
     other = (
         "" if path.suffix in (".yaml", ".yml") else f"; of another kind? {', '.join(names('inventories'))}: KIND:PATH"
     )
     try:
         tree = source.load(path)
         if not isinstance(tree, source.Mapping) and other:
-            complaints.add(tree.line, f"the file must be a map{other}")
-            raise InventoryError(complaints.listed())
+            diagnostics.add(tree.line, f"the file must be a map{other}")
+            raise InventoryError(diagnostics.listed())
         content = source.plain(tree) or {}
         shape = _shape_of(content).model_validate(content)
     except source.SourceError as error:
-        complaints.add(error.line, f"{error}{other if str(error).startswith('not YAML') else ''}")
-        raise InventoryError(complaints.listed()) from None
+        diagnostics.add(error.line, f"{error}{other if str(error).startswith('not YAML') else ''}")
+        raise InventoryError(diagnostics.listed()) from None
     except ValidationError as error:
-        complaints.invalid(error, tree, "", _with_sites(frozenset(names("runtimes"))))
-        raise InventoryError(complaints.listed()) from None
+        diagnostics.invalid(error, tree, "", _with_sites(frozenset(names("runtimes"))))
+        raise InventoryError(diagnostics.listed()) from None
     folder = path.parent.absolute()
     hosts = {name: tuple(entry.host(folder) for entry in entries) for name, entries in shape.hardware.items()}
     stacks = {name: _below(folder, prefix) for name, prefix in shape.stacks.items()}
@@ -308,18 +308,18 @@ def _of_file(path: Path, files_only: bool) -> Inventory:
 
 def _offers(gathered: Gathered, defaults: Mapping[str, Any], folder: Path) -> tuple[ConfiguredHost, ...]:
     """Return the hosts of a source. Raises InventoryError with every invalid address, user and port."""
-    complaints = Complaints(gathered.spec.path or str(gathered.spec))
+    diagnostics = Diagnostics(gathered.spec.path or str(gathered.spec))
     offers = []
     for claim in gathered.claims:
         try:
             host = HostShape.model_validate({**defaults, **_keys(claim.found)}).host(folder)
         except ValidationError as error:
             for detail in error.errors(include_url=False):
-                complaints.add(claim.found.line, f"{show(claim.found.name)}: {_wrong(detail)}")
+                diagnostics.add(claim.found.line, f"{show(claim.found.name)}: {_wrong(detail)}")
         else:
             offers.append(ConfiguredHost(host, claim))
-    if complaints:
-        raise InventoryError(complaints.listed())
+    if diagnostics:
+        raise InventoryError(diagnostics.listed())
     return tuple(offers)
 
 

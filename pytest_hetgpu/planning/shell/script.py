@@ -98,15 +98,15 @@ def _joined(job: Job, placement: str) -> Iterator[str]:
     yield on(starter, placement, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", f"{FOLDER}/{KEY}")
     others = [node for node in job.all_nodes if node is not starter]
     public = on(starter, placement, "cat", f"{FOLDER}/{KEY}.pub")
-    for node, door in _doors(others):
+    for node, server in _ssh_servers(others):
         yield on(node, placement, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", f"{FOLDER}/{_HOST_KEY}")
         yield f"{public} | {on(node, placement, 'tee', f'{FOLDER}/{_AUTHORIZED}', stdin=True)}"
         stays = " &" if runtime_of(node.hardware.runtime).foreground_sshd else ""
-        yield f"{on(node, placement, 'sh', '-c', _sshd(node, door))}{stays}"
+        yield f"{on(node, placement, 'sh', '-c', _sshd(node, server))}{stays}"
         host_key = on(node, placement, "cat", f"{FOLDER}/{_HOST_KEY}.pub")
         known = on(starter, placement, "tee", "-a", f"{FOLDER}/{KNOWN_HOSTS}", stdin=True)
         yield f"{host_key} | sed 's/^/{node.name} /' | {known}"
-    text = ssh_config(FOLDER, _doors(others))
+    text = ssh_config(FOLDER, _ssh_servers(others))
     yield f"{on(starter, placement, 'tee', f'{FOLDER}/{CONFIG}', stdin=True)} <<'END'\n{text}END"
     for node in others:
         if there := runtime_of(node.hardware.runtime).address_expression(node, placement):
@@ -114,7 +114,7 @@ def _joined(job: Job, placement: str) -> Iterator[str]:
             yield f'{edit} "s/HostName {node.host}$/HostName {there}/" {FOLDER}/{CONFIG}'
 
 
-def _doors(others: Sequence[Node]) -> list[tuple[Node, SshServer]]:
+def _ssh_servers(others: Sequence[Node]) -> list[tuple[Node, SshServer]]:
     """Return an ssh server for each node. Ports differ, as nodes may share a host."""
     users = [runtime_of(node.hardware.runtime).sshd_user(node) for node in others]
     return [
@@ -123,7 +123,7 @@ def _doors(others: Sequence[Node]) -> list[tuple[Node, SshServer]]:
     ]
 
 
-def _sshd(node: Node, door: SshServer) -> str:
+def _sshd(node: Node, server: SshServer) -> str:
     path = f"{session_environment(node)['PATH']}:$PATH" if session_environment(node) else "$PATH"
     options = {
         "AuthorizedKeysFile": f"{FOLDER}/{_AUTHORIZED}",
@@ -137,7 +137,7 @@ def _sshd(node: Node, door: SshServer) -> str:
     runtime = runtime_of(node.hardware.runtime)
     stay = "-D " if runtime.foreground_sshd else ""
     return (
-        f'{runtime.before_sshd(node)}exec "$(PATH=$PATH:/usr/sbin command -v sshd)" {stay}-f /dev/null -p {door.port} '
-        f"-h {FOLDER}/{_HOST_KEY} "
+        f'{runtime.before_sshd(node)}exec "$(PATH=$PATH:/usr/sbin command -v sshd)" {stay}-f /dev/null '
+        f"-p {server.port} -h {FOLDER}/{_HOST_KEY} "
         f'{given} -o "SetEnv=PATH={path}"'
     )

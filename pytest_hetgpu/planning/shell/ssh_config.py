@@ -16,23 +16,23 @@ def session_environment(node: Node) -> dict[str, str]:
     return {"PATH": f"{node.stack.prefix}/bin"} if node.stack and node.stack.prefix else {}
 
 
-def ssh_config(folder: str, doors: Iterable[tuple[Node, SshServer]]) -> str:
+def ssh_config(folder: str, servers: Iterable[tuple[Node, SshServer]]) -> str:
     """Return the file for `ssh -F`: one entry per node, without settings of the user and without prompts."""
-    return "".join(_entry(folder, node, door) for node, door in doors)
+    return "".join(_entry(folder, node, server) for node, server in servers)
 
 
-def known_hosts(doors: Iterable[tuple[Node, SshServer]]) -> str:
+def known_hosts(servers: Iterable[tuple[Node, SshServer]]) -> str:
     """Return the host keys of the nodes, by their names in the configuration."""
-    return "".join(f"{node.name} {door.host_key}\n" for node, door in doors)
+    return "".join(f"{node.name} {server.host_key}\n" for node, server in servers)
 
 
-def _entry(folder: str, node: Node, door: SshServer) -> str:
+def _entry(folder: str, node: Node, server: SshServer) -> str:
     settings = {
         # The zone of an IPv6 address follows a %, which begins a token in this file.
         "HostName": address(node).replace("%", "%%"),
         "HostKeyAlias": node.name,
-        "Port": door.port,
-        "User": door.user,
+        "Port": server.port,
+        "User": server.user,
         "IdentityFile": f"{folder}/{KEY}",
         "IdentitiesOnly": "yes",
         "IdentityAgent": "none",

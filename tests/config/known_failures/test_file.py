@@ -97,8 +97,8 @@ def test_what_is_said_of_a_mistake(tmp_path: Path, old: str, new: str, told: str
     path.write_text(GOOD.replace(old, new))
     with pytest.raises(KnowledgeError) as caught:
         read(path)
-    assert any(told in complaint for complaint in caught.value.complaints), caught.value.complaints
-    assert all(re.match(rf"{re.escape(str(path))}:\d+: ", complaint) for complaint in caught.value.complaints)
+    assert any(told in error for error in caught.value.errors), caught.value.errors
+    assert all(re.match(rf"{re.escape(str(path))}:\d+: ", error) for error in caught.value.errors)
 
 
 @pytest.mark.parametrize(

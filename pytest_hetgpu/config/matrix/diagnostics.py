@@ -21,7 +21,7 @@ MOST = 20
 ALL = 80
 
 
-class Complaints:
+class Diagnostics:
     """The errors of one file; `file` is its name as the user gave it. It is False while there is none."""
 
     def __init__(self, file: str) -> None:
@@ -47,7 +47,7 @@ class Complaints:
 
     def take(self, error: MatrixError) -> None:
         """Add the errors of another check of the same file."""
-        self._texts.update({text: self._texts.get(text, math.inf) for text in error.complaints})
+        self._texts.update({text: self._texts.get(text, math.inf) for text in error.errors})
 
     def listed(self) -> tuple[str, ...]:
         """Return the first errors in the order of lines, and the number of further ones."""
