@@ -41,8 +41,8 @@ def extensions() -> tuple[Extension, ...]:
     for folder in dict.fromkeys(sys.path):
         for name, data in _announced(folder or os.curdir):
             package, version = _named(name)
-            whole = f"{package} {version}".strip()
-            found.setdefault(package.lower().replace("_", "-"), list(_entries(data, whole)))
+            label = f"{package} {version}".strip()
+            found.setdefault(package.lower().replace("_", "-"), list(_entries(data, label)))
     flat = (entry for entries in found.values() for entry in entries)
     return tuple(sorted(flat, key=lambda entry: (entry.family, entry.name, entry.package)))
 

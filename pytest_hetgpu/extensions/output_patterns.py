@@ -56,10 +56,9 @@ def compiled(pattern: str) -> Compiled:
     try:
         return cast("Compiled", re2.compile(pattern, options))
     except re2.error as error:
-        said = error.args[0] if error.args else error
-        raise ValueError(
-            f"{show(pattern)} is no RE2 pattern: {said.decode(errors='replace') if isinstance(said, bytes) else said}"
-        ) from None
+        reason = error.args[0] if error.args else error
+        detail = reason.decode(errors="replace") if isinstance(reason, bytes) else reason
+        raise ValueError(f"{show(pattern)} is no RE2 pattern: {detail}") from None
 
 
 def _checked(pattern: str) -> str:

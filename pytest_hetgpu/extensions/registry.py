@@ -100,10 +100,10 @@ def _foreign_classes(foreign: Extension) -> tuple[type, ...]:
     except Exception as error:  # an import may raise anything
         from pytest_hetgpu.extensions.moved_imports import advice
 
-        said = f"{type(error).__name__}: {error}"
+        reason = f"{type(error).__name__}: {error}"
         old = "".join(f"\n  {line}" for line in advice(module, error))
         more = f"; it was written for an earlier pytest-hetgpu, change its imports:{old}" if old else ""
-        raise UsageError(f"{_singular(foreign.family)} {foreign} cannot be imported: {said}{more}") from error
+        raise UsageError(f"{_singular(foreign.family)} {foreign} cannot be imported: {reason}{more}") from error
     return (found,) if isinstance(found, type) else ()
 
 
@@ -115,11 +115,11 @@ def _own(module: str) -> tuple[type, ...]:
 
 @cache
 def _added(family: str) -> dict[str, Extension]:
-    theirs = [one for one in extensions() if one.family == family and family in FAMILIES]
-    if not theirs:
+    found = [one for one in extensions() if one.family == family and family in FAMILIES]
+    if not found:
         return {}
-    often, taken = Counter(one.name for one in theirs), shipped(family)
-    return {one.name: one for one in theirs if often[one.name] == 1 and one.name not in taken and _fit(one.name)}
+    often, taken = Counter(one.name for one in found), shipped(family)
+    return {one.name: one for one in found if often[one.name] == 1 and one.name not in taken and _fit(one.name)}
 
 
 def _extension_errors() -> Iterator[str]:
@@ -127,15 +127,15 @@ def _extension_errors() -> Iterator[str]:
     for one in extensions():
         if one.family not in FAMILIES:
             continue
-        what = _singular(one.family)
+        noun = _singular(one.family)
         other = first.setdefault((one.family, one.name), one)
         if one.name in shipped(one.family):
             own = f"pytest_hetgpu/extensions/{one.family}/{one.name}.py"
-            yield f"{what} {one} has the name of one that pytest-hetgpu has ({own}): rename it there, or uninstall it"
+            yield f"{noun} {one} has the name of one that pytest-hetgpu has ({own}): rename it there, or uninstall it"
         elif other is not one:
-            yield f"{what} {one} and {other} have one name; uninstall one of the two"
+            yield f"{noun} {one} and {other} have one name; uninstall one of the two"
         elif not _fit(one.name):
-            yield f"{what} {one}: a name has only letters, digits and _ . + - (at most 80), and is not 'base'"
+            yield f"{noun} {one}: a name has only letters, digits and _ . + - (at most 80), and is not 'base'"
 
 
 def _fit(name: str) -> bool:

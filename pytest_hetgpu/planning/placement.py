@@ -198,11 +198,11 @@ def _with_discovered(kind: Hardware, netdev: str, discovered: DiscoveredNode | N
     return kind if found == fabric else replace(kind, fabric=found)
 
 
-def _stack(kind: Hardware, host: Host, asked: str | None, site: SiteFacts, index: int) -> Stack:
+def _stack(kind: Hardware, host: Host, requested: str | None, site: SiteFacts, index: int) -> Stack:
     if kind.runtime == "local":
-        return site.stacks[asked or kind.stack]
-    if asked and asked != kind.stack:
-        raise NotHere(f"hardware {kind.name} has the stack {kind.stack}, the cell asks for {asked}")
+        return site.stacks[requested or kind.stack]
+    if requested and requested != kind.stack:
+        raise NotHere(f"hardware {kind.name} has the stack {kind.stack}, the cell asks for {requested}")
     prefix = host.prefix or kind.prefix
     if runtime_of(kind.runtime).shares_files and not prefix and kind.stack in site.stacks:
         return site.stacks[kind.stack]

@@ -157,8 +157,10 @@ class Inventory:
     gathered: tuple[Gathered, ...] = ()
     #: The settings of runtimes at this site: by runtime, then by hardware (`*` for all of the runtime).
     sites: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    _known: dict[tuple[str, str, str | None], tuple[Host, ...]] = field(default_factory=dict, repr=False, compare=False)
-    _said: dict[str | None, list[int]] = field(default_factory=dict, repr=False, compare=False)
+    _candidates: dict[tuple[str, str, str | None], tuple[Host, ...]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
+    _by_name: dict[str | None, list[int]] = field(default_factory=dict, repr=False, compare=False)
 
     def bind(self, nodes: tuple[Hardware, ...]) -> tuple[Host, ...]:
         """Choose a host for each node of a placement.
@@ -172,14 +174,14 @@ class Inventory:
         hosts: list[Host] = []
         for hardware in nodes:
             if runtime_of(hardware.runtime).schedules:
-                hosts.append(self._to_come(hardware, len(hosts)))
+                hosts.append(self._unplaced_host(hardware, len(hosts)))
                 continue
             name, known = hardware.name, self.known(hardware)
             own = len(self.hardware.get(name, ()))
             free = (i for i in range(places.get(name, 0), len(known)) if i < own or known[i] not in used)
             place = next(free, None)
             places[name] = len(known) if place is None else place + 1
-            host = self._shared(hardware, counts.get(name, 0), known) if place is None else known[place]
+            host = self._shared_host(hardware, counts.get(name, 0), known) if place is None else known[place]
             counts[name] = counts.get(name, 0) + 1
             used.add(host)
             hosts.append(host)
@@ -189,19 +191,19 @@ class Inventory:
         """Return the hosts that may be of that hardware, in order: those of the file, then those of its sources."""
         wanted = hardware.accelerator
         key = hardware.name, wanted.platform, wanted.arch
-        if key not in self._known:
+        if key not in self._candidates:
             offered = (self.offers[place].host for place in self._fitting(hardware))
-            self._known[key] = (*self.hardware.get(hardware.name, ()), *offered)
-        return self._known[key]
+            self._candidates[key] = (*self.hardware.get(hardware.name, ()), *offered)
+        return self._candidates[key]
 
     def _fitting(self, hardware: Hardware) -> list[int]:
         """Return indices of sourced hosts that may be of that hardware, by the names of the user or by rules."""
-        if not self._said:
+        if not self._by_name:
             for place, offer in enumerate(self.offers):
                 for name in (None,) if offer.claim.hardware is None else offer.claim.hardware:
-                    self._said.setdefault(name, []).append(place)
-        asked = (place for place in self._said.get(None, ()) if self.offers[place].claim.fits(hardware))
-        return sorted({*self._said.get(hardware.name, ()), *asked})
+                    self._by_name.setdefault(name, []).append(place)
+        matching = (place for place in self._by_name.get(None, ()) if self.offers[place].claim.fits(hardware))
+        return sorted({*self._by_name.get(hardware.name, ()), *matching})
 
     def build_of(self, image: str) -> tuple[Mapping[str, str], str]:
         """Return the build arguments and network that this site sets for an image, by the name of its folder."""
@@ -226,12 +228,12 @@ class Inventory:
         sites = self.sites.get(hardware.runtime, {})
         return [sites[name] for name in ("*", hardware.name) if name in sites]
 
-    def _to_come(self, hardware: Hardware, index: int) -> Host:
+    def _unplaced_host(self, hardware: Hardware, index: int) -> Host:
         """Return a host with a provisional name, for a node that a scheduler places later."""
         prefixes = [found for site in self._site(hardware) if (found := getattr(site, "prefix", None))]
         return Host(f"node{index}", prefix=prefixes[-1] if prefixes else "")
 
-    def _shared(self, hardware: Hardware, place: int, known: tuple[Host, ...]) -> Host:
+    def _shared_host(self, hardware: Hardware, place: int, known: tuple[Host, ...]) -> Host:
         """Return a host that another node has already, for the node after `place` others of its kind."""
         runtime = runtime_of(hardware.runtime)
         shared = runtime.shares_host(hardware)
@@ -239,7 +241,7 @@ class Inventory:
             return known[place % len(known)]
         if not self.given and not runtime.needs_inventory and (shared or place == 0):
             return LOCAL
-        hint = f" (`hetgpu doctor --list --inventory {self.file}` says what it has)" if self.gathered else ""
+        hint = f" (`hetgpu doctor --list --inventory {self.file}` lists its hosts)" if self.gathered else ""
         if shared:
             raise NotHere(f"needs hardware {hardware.name}, which the inventory {self.file} lacks{hint}")
         platform, arch = hardware.accelerator.platform, hardware.accelerator.arch or "any"
@@ -330,8 +332,8 @@ def _keys(found: ListedHost) -> dict[str, Any]:
     keys |= {key: getattr(found, key) for key in ("user", "port", "key") if getattr(found, key) is not None}
     if found.engine_host:
         user = f"{found.user}@" if found.user else ""
-        there = f"[{found.engine_host}]" if ":" in found.engine_host else found.engine_host
-        keys["engine"] = f"ssh://{user}{there}{f':{found.port}' if found.port else ''}"
+        engine_host = f"[{found.engine_host}]" if ":" in found.engine_host else found.engine_host
+        keys["engine"] = f"ssh://{user}{engine_host}{f':{found.port}' if found.port else ''}"
     return keys
 
 

@@ -175,20 +175,20 @@ def gather(spec: Spec, hardware: str | Mapping[str, Iterable[str]] | None = None
     except Exception as error:  # a reader of another package
         from_package = f"{type(error).__name__}: {error}"
         raise InventoryError([_at(spec, None, f"{kind.__module__} fails at it: {from_package}")]) from error
-    claims = tuple(SourcedHost(found, _said(found, hardware)) for found in listing.hosts)
+    claims = tuple(SourcedHost(found, _assigned_hardware(found, hardware)) for found in listing.hosts)
     return Gathered(spec, kind.title, claims, listing.skipped, listing.secrets)
 
 
-def _said(found: ListedHost, hardware: str | Mapping[str, Iterable[str]] | None) -> tuple[str, ...] | None:
+def _assigned_hardware(found: ListedHost, hardware: str | Mapping[str, Iterable[str]] | None) -> tuple[str, ...] | None:
     if hardware is None or isinstance(hardware, str):
         return (found.hardware or None) if hardware is None else (hardware,)
-    told = (found.name, found.address, *found.groups)
-    return tuple(name for name, globs in hardware.items() if any(fnmatchcase(a, glob) for glob in globs for a in told))
+    labels = (found.name, found.address, *found.groups)
+    return tuple(name for name, globs in hardware.items() if any(fnmatchcase(a, b) for b in globs for a in labels))
 
 
 def _at(spec: Spec, line: int | None, text: str) -> str:
-    where = f"{spec.kind}:{STDIN}" if spec.path == STDIN else spec.path or spec.kind
-    return f"{where}{f':{line}' if line else ''}: {' '.join(text.split())[:600]}"
+    place = f"{spec.kind}:{STDIN}" if spec.path == STDIN else spec.path or spec.kind
+    return f"{place}{f':{line}' if line else ''}: {' '.join(text.split())[:600]}"
 
 
 def _fetched(spec: Spec, kind: type[InventorySource]) -> bytes:
@@ -204,10 +204,10 @@ def _fetched(spec: Spec, kind: type[InventorySource]) -> bytes:
     except source.SourceError as error:
         raise InventoryError([_at(spec, None, str(error))]) from None
     except NotHere as error:
-        raise InventoryError([_at(spec, None, f"nothing here tells of {kind.title}: {error}")]) from None
+        raise InventoryError([_at(spec, None, f"no access to {kind.title}: {error}")]) from None
     except OSError as error:
-        said = str(error).partition("!")[0]
-        why = f"standard input cannot be read ({said}); keep it in a file: {spec.kind}:PATH"
+        reason = str(error).partition("!")[0]
+        why = f"standard input cannot be read ({reason}); keep it in a file: {spec.kind}:PATH"
         raise InventoryError([_at(spec, None, why)]) from None
     raise InventoryError([_at(spec, None, f"{kind.title}: its file is missing; write {spec.kind}:PATH")])
 
@@ -233,7 +233,7 @@ def kind_of(claim: SourcedHost) -> str:
     if claim.hardware is not None:
         return ", ".join(claim.hardware) or "no hardware by its pattern"
     if claim.found.platform == UNKNOWN_PLATFORM:
-        return "GPUs of unknown kind" if claim.found.gpus else "what its name and groups say"
+        return "GPUs of unknown kind" if claim.found.gpus else "hardware by its name and groups"
     if not claim.found.platform and claim.found.gpus is None:
-        return "cpu (nothing is said of GPUs)"
+        return "cpu (no GPUs listed)"
     return f"{claim.found.platform or 'cpu'} {claim.found.arch}".strip()

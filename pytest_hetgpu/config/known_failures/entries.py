@@ -58,13 +58,13 @@ class MatchCriteria(NamedTuple):
 
         `present` are the texts in its log, `others` the log's other failures.
         """
-        said = f"{signature.primary_line}\n{signature.detail or ''}"
+        text = f"{signature.primary_line}\n{signature.detail or ''}"
         return (
             (not self.signatures or any(fnmatch.fnmatchcase(signature.key, glob) for glob in self.signatures))
             and (not self.kinds or signature.kind in self.kinds)
             and self.has_texts(present)
             and not any(other.kind in self.unless and other.key != signature.key for other in others)
-            and (not self.pattern or found(self.pattern, said))
+            and (not self.pattern or found(self.pattern, text))
         )
 
     def has_texts(self, present: Mapping[str, object]) -> bool:
@@ -101,11 +101,11 @@ class HarmlessText(NamedTuple):
 
     def quoted(self, line: str) -> HarmlessText:
         """Return it with a quote of the line: its beginning, or the part from the text on."""
-        told = " ".join(line.split())
-        at = max(told.find(self.text), 0)
+        flat = " ".join(line.split())
+        at = max(flat.find(self.text), 0)
         start = 0 if at + len(self.text) <= QUOTED else at
-        cut = told[start : start + QUOTED]
-        return self._replace(quote=f"{'...' * (start > 0)}{cut}{'...' * (start + QUOTED < len(told))}")
+        cut = flat[start : start + QUOTED]
+        return self._replace(quote=f"{'...' * (start > 0)}{cut}{'...' * (start + QUOTED < len(flat))}")
 
 
 class KnownFailures(NamedTuple):

@@ -127,7 +127,7 @@ def _sound(
     first[shape.id] = node.line
     fit = shape.match
     if not (fit.signature or fit.pattern or fit.texts or fit.any_text):
-        diagnostics.add(node.line, f"{shape.id}.match asks for nothing: give a signature, a pattern or texts")
+        diagnostics.add(node.line, f"{shape.id}.match is empty: give a signature, a pattern or texts")
     if shape.harmless and not (fit.texts or fit.any_text):
         diagnostics.add(node.line, f"{shape.id} is harmless: give the texts that mean nothing")
     for fact, wanted in shape.when.items():

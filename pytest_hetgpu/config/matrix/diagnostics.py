@@ -33,8 +33,8 @@ class Diagnostics:
 
     def add(self, line: int | None, text: str) -> None:
         """Add one error; an equal one is added once."""
-        where = self.file if line is None else f"{self.file}:{line}"
-        self._texts.setdefault(f"{where}: {_clip(text)}", math.inf if line is None else line)
+        position = self.file if line is None else f"{self.file}:{line}"
+        self._texts.setdefault(f"{position}: {_clip(text)}", math.inf if line is None else line)
 
     def check(self, rule: Callable[[str], object], text: str, line: int, place: str) -> bool:
         """Return whether a rule accepts a text. If not, add the message of its ValueError."""
@@ -68,7 +68,7 @@ class Diagnostics:
             unknown = detail["type"] == "extra_forbidden"
             line, keys = locate(node, detail["loc"], key=unknown or "[key]" in detail["loc"])
             inner = keys[:-1] if unknown or "[key]" in detail["loc"] else keys
-            self.add(line, _say(detail, ".".join(filter(None, (place, *inner))), model))
+            self.add(line, _message(detail, ".".join(filter(None, (place, *inner))), model))
 
 
 def locate(node: Node, path: Sequence[Any], *, key: bool = False) -> tuple[int, list[str]]:
@@ -121,24 +121,24 @@ _MUST = {
 }
 
 
-def _say(detail: ErrorDetails, place: str, model: type[BaseModel]) -> str:
+def _message(detail: ErrorDetails, place: str, model: type[BaseModel]) -> str:
     kind, found, context = detail["type"], detail.get("input"), detail.get("ctx", {})
-    what = place or "the file"
+    subject = place or "the file"
     if kind == "extra_forbidden":
         last = str(detail["loc"][-1])
         return f"unknown key {last!r}{f' in {place}' if place else ''} {known(last, _keys(model, detail['loc']), ALL)}"
     if kind == "missing":
-        return f"{what} lacks the key {detail['loc'][-1]!r}"
+        return f"{subject} lacks the key {detail['loc'][-1]!r}"
     if kind == "value_error":
-        return f"{what}: {context.get('error')}"
+        return f"{subject}: {context.get('error')}"
     if kind == "literal_error":
         # An empty text is a possible value, but no name to propose.
         choices = filter(None, str(context.get("expected")).replace(" or ", ", ").replace("'", "").split(", "))
         return f"{place}: unknown value {show(found)} {known(str(found), choices)}"
     if kind in _MUST:
         needed = _MUST[kind].format(**context)
-        return f"{what} must {needed}" + ("" if needed == "not be empty" else f", not {show(found)}")
-    return f"{what}: {show(found)}: {detail['msg']}"
+        return f"{subject} must {needed}" + ("" if needed == "not be empty" else f", not {show(found)}")
+    return f"{subject}: {show(found)}: {detail['msg']}"
 
 
 def _keys(model: type[BaseModel], path: Sequence[Any]) -> tuple[str, ...]:

@@ -63,7 +63,7 @@ class Axis:
 class Rule:
     """A rule: for each axis it names, the accepted values in file order."""
 
-    what: str
+    kind: str
     where: Mapping[str, tuple[str, ...]]
     origin: Origin
     exclusion: Exclusion | None = None
@@ -190,8 +190,8 @@ class Document:
             transport = self.axis_value("transport", over)
             yield transport
 
-    def _cached(self, what: str, axis_values: tuple[AxisValue, ...], make: Any) -> Any:
-        key = (f"={what}", tuple(axis_value.name for axis_value in axis_values))
+    def _cached(self, kind: str, axis_values: tuple[AxisValue, ...], make: Any) -> Any:
+        key = (f"={kind}", tuple(axis_value.name for axis_value in axis_values))
         if key not in self._cache:
             self._cache[key] = make(axis_values)
         return self._cache[key]

@@ -25,7 +25,7 @@ class MpiShape(Shape):
     """The MPI of a node and its prefix (its launcher and python3 are in `bin` below it)."""
 
     stack: Annotated[str, choice("stacks", "stack")] = "openmpi-5"
-    prefix: Annotated[Prefix | None, Field(description="on the node; without it, what PATH finds there")] = None
+    prefix: Annotated[Prefix | None, Field(description="on the node; default: the first one in PATH")] = None
 
 
 class FabricShape(Shape):
@@ -66,8 +66,8 @@ class HardwareShape(Shape):
             raise ValueError(f"{clash}: its package must rename it")
         idle = {"container", "build"} & self.model_fields_set
         if idle and not runtime.uses_containers:
-            theirs = " or ".join(name for name, one in runtimes() if one.uses_containers)
-            raise ValueError(f"{show(min(idle))} is for runtime {theirs}; this is runtime {self.runtime}")
+            suitable = " or ".join(name for name, one in runtimes() if one.uses_containers)
+            raise ValueError(f"{show(min(idle))} is for runtime {suitable}; this is runtime {self.runtime}")
         if others := self.model_fields_set - HardwareShape.model_fields.keys() - {self.runtime}:
             other = min(others)
             raise ValueError(f"{other!r} is for runtime {other}; this is runtime {self.runtime}")

@@ -34,14 +34,14 @@ BAD_KINDS = tuple(kind.value for kind in Kind if kind not in (Kind.PASSED, Kind.
 FACTS = ("platform", "arch", "fabric", "runtime")
 
 
-def choice(family: str, what: str) -> AfterValidator:
-    """Return a validator for names of an extension type, for `Annotated`; `what` is its noun in messages."""
+def choice(family: str, noun: str) -> AfterValidator:
+    """Return a validator for names of an extension type, for `Annotated`; `noun` is its noun in messages."""
 
     def check(name: str) -> str:
         # Only tests use the fake runtime, and they construct it themselves.
         choices = stack_names() if family == "stacks" else [found for found in names(family) if found != "fake"]
         if name not in choices:
-            raise ValueError(f"unknown {what} {show(name)} {known(name, choices)}")
+            raise ValueError(f"unknown {noun} {show(name)} {known(name, choices)}")
         try:
             registry.check(family, name)
         except UsageError as error:
@@ -195,9 +195,7 @@ class Options(Shape):
         BeforeValidator(listed, json_schema_input_type=str | list[str]),
         Field(description="capabilities of every node, or facts: large-bar, platform=rocm"),
     ] = ()
-    tolerance: Annotated[Percent, Field(description="what a number may be worse than its reference or baseline")] = (
-        TOLERANCE
-    )
+    tolerance: Annotated[Percent, Field(description="allowed loss against the reference or baseline")] = TOLERANCE
     reference: Annotated[
         tuple[ReferenceShape, ...],
         Field(min_length=1),

@@ -103,16 +103,16 @@ class _MatrixReader:
             if why := conflict(kinds, launcher=bool(placement.launch_from)):
                 self.diagnostics.add(placement.line("nodes"), f"placement {placement.name}: {why}")
 
-    def needed(self, tree: source.Mapping, key: str, what: str) -> source.Mapping | None:
+    def needed(self, tree: source.Mapping, key: str, description: str) -> source.Mapping | None:
         """Return a required part of the matrix; add an error if it is missing."""
         node = tree.entries.get(key)
         if isinstance(node, source.Mapping) and node.entries:
             return node
         misspelt = difflib.get_close_matches(key, [name for name in tree.entries if name not in TOP], 1)
         if node is not None:
-            self.diagnostics.add(node.line, f"{key} must be {what}, not {show(plain(node))}")
+            self.diagnostics.add(node.line, f"{key} must be {description}, not {show(plain(node))}")
         elif not misspelt:
-            self.diagnostics.add(tree.line, f"a matrix needs {key}: {what}")
+            self.diagnostics.add(tree.line, f"a matrix needs {key}: {description}")
         return None
 
     def optional(self, tree: source.Mapping, key: str) -> source.Mapping:

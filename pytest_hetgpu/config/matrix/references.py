@@ -40,7 +40,7 @@ def references(
         hits = [cell for cell in _run(cells) if _names(rule, axes, cell)]
         if not hits and rule in document.references:
             diagnostics.add(rule.origin.line, "this reference matches no cell that is run")
-        if not reader.sound(axes):
+        if not reader.is_valid(axes):
             continue
         made = {cell: tuple(reader.of(cell, cells)) for cell in hits}
         if hits and not any(made.values()) and not diagnostics:
@@ -96,7 +96,7 @@ class _ReferenceReader:
             node = inner
         self.diagnostics.add(line, f"{'.'.join(('reference', *keys))}: {text}")
 
-    def sound(self, axes: Sequence[str]) -> bool:
+    def is_valid(self, axes: Sequence[str]) -> bool:
         """Return whether the axes and values of the other cell exist."""
         of = self.rule.shape.of
         bad = False
@@ -119,7 +119,7 @@ class _ReferenceReader:
         if shape.of is None:
             yield from self._numbers(workload, settings)
             return
-        other = self._other(cell, cells) if isinstance(shape.of, dict) else ""
+        other = self._other_cell(cell, cells) if isinstance(shape.of, dict) else ""
         if other is None:
             return
         if not other and not self._has_speed(cell, settings):
@@ -130,12 +130,12 @@ class _ReferenceReader:
             self.report(text, "min_size")
             return
         of = "cell" if other else str(shape.of)
-        yield self._made(settings, of=of, cell=other, fraction=shape.fraction, min_size=least)
+        yield self._reference(settings, of=of, cell=other, fraction=shape.fraction, min_size=least)
 
-    def _made(self, settings: CellSettings, **what: object) -> PerformanceReference:
+    def _reference(self, settings: CellSettings, **values: object) -> PerformanceReference:
         shape = self.rule.shape
         tolerance = settings.options.tolerance if shape.tolerance is None else shape.tolerance
-        return PerformanceReference(str(self.rule.origin), tolerance=tolerance, **what)  # type: ignore[arg-type]
+        return PerformanceReference(str(self.rule.origin), tolerance=tolerance, **values)  # type: ignore[arg-type]
 
     def _numbers(self, workload: str, settings: CellSettings) -> Iterator[PerformanceReference]:
         shape: ReferenceShape = self.rule.shape
@@ -154,7 +154,7 @@ class _ReferenceReader:
             if shape.min_size and max(sizes) < shape.min_size:
                 text = f"workload {workload!r} has no size of {show_size(shape.min_size)} or more"
                 self.report(text, "min_size")
-            yield self._made(settings, metric=metric, numbers=numbers, min_size=shape.min_size or 0)
+            yield self._reference(settings, metric=metric, numbers=numbers, min_size=shape.min_size or 0)
 
     def _key(self, metric: str, size: int) -> str:
         """Return the size as the file writes it."""
@@ -171,7 +171,7 @@ class _ReferenceReader:
             return self._has_wire(cell, settings)
         silent = [name for name in settings.nodes if self.document.hardware[name].fabric.gbps is None]
         for name in silent:
-            self.report(f"hardware {name!r} does not say how fast its fabric is: give fabric.gbps", "of")
+            self.report(f"hardware {name!r} has no fabric speed: set fabric.gbps", "of")
         return not silent
 
     def _has_wire(self, cell: Cell, settings: CellSettings) -> bool:
@@ -183,7 +183,7 @@ class _ReferenceReader:
         self.report(f"placement {cell[0]!r} has no wire between its nodes: {why}", "of")
         return False
 
-    def _other(self, cell: Cell, cells: Cells) -> str | None:
+    def _other_cell(self, cell: Cell, cells: Cells) -> str | None:
         """Return the id of the other cell. Return None for the cell itself and, with an error, for an unusable one."""
         of = self.rule.shape.of
         assert isinstance(of, dict)
@@ -193,20 +193,20 @@ class _ReferenceReader:
             return None
         name = "-".join(other)
         if other not in cells.excluded:
-            self.report(f"{cells.ids[cell]} would be held against {name}, which is no cell of this matrix", "of")
+            self.report(f"{cells.ids[cell]} would be compared with {name}, which is no cell of this matrix", "of")
             return None
         exclusion = cells.excluded[other]
         if exclusion:
             where = f" (line {exclusion.origin.line})" if exclusion.origin else ""
-            self.report(f"{cells.ids[cell]} would be held against {name}, which is excluded{where}", "of")
+            self.report(f"{cells.ids[cell]} would be compared with {name}, which is excluded{where}", "of")
             return None
         mine, theirs = (self.document.settings(values).workload for values in (cell, other))
         least = self.rule.shape.min_size or 0
         points = [point for point in mine.points() if point.size >= least and point not in theirs.points()]
         lacks = [f"{show_size(point.size)} {point.dtype}{' in place' if point.in_place else ''}" for point in points]
         if lacks or not theirs.measured:
-            what = f"is not run at {', '.join(lacks[:5])}" if lacks else "is not timed"
-            self.report(f"{cells.ids[cell]} would be held against {name}, which {what}", "of")
+            reason = f"is not run at {', '.join(lacks[:5])}" if lacks else "is not timed"
+            self.report(f"{cells.ids[cell]} would be compared with {name}, which {reason}", "of")
             return None
         return cells.ids[other]
 

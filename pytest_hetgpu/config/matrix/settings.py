@@ -65,21 +65,21 @@ def _unaccepted(document: Document, cells: Sequence[Cell], diagnostics: Diagnost
         met = {(cell[place], cell[1], cell[2]) for cell in cells} if special else set()
         for value, key in special:
             takes = {name: key in document.takes(*name) for name in _takers(document)}
-            lost = [
+            rejected = [
                 (t, w) for v, t, w in met if v == value.name and not (takes["transport", t] or takes["workload", w])
             ]
-            if lost:
-                diagnostics.add(value.line(key), _describe_unaccepted(document, value, key, lost))
+            if rejected:
+                diagnostics.add(value.line(key), _describe_unaccepted(document, value, key, rejected))
 
 
 def _takers(document: Document) -> Iterator[tuple[str, str]]:
     return ((value.axis, value.name) for value in document.axis_values() if value.axis in ("transport", "workload"))
 
 
-def _describe_unaccepted(document: Document, value: AxisValue, key: str, lost: Sequence[tuple[str, str]]) -> str:
+def _describe_unaccepted(document: Document, value: AxisValue, key: str, rejected: Sequence[tuple[str, str]]) -> str:
     transports = (find("transports", name, Transport) for name in names("transports"))  # type: ignore[type-abstract]
     owner, place = ("transport", 0) if any(key in t.Settings.model_fields for t in transports) else ("workload", 1)
-    rejecting = [name for name in document.names(owner) if name in {pair[place] for pair in lost}]
+    rejecting = [name for name in document.names(owner) if name in {pair[place] for pair in rejected}]
     choices = known(key, COMMON | document.takes(owner, rejecting[0]), ALL)
-    who = f"{owner} {', '.join(rejecting)}"
-    return f"{value.axis} {value.name!r} sets {key!r}, which {who} does not take {choices}; exclude those cells"
+    owners = f"{owner} {', '.join(rejecting)}"
+    return f"{value.axis} {value.name!r} sets {key!r}, which {owners} does not take {choices}; exclude those cells"

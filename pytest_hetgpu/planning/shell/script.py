@@ -44,7 +44,7 @@ def prepare(job: Job, programs: str) -> Iterator[str]:
         yield copy(node, placement, programs)
     yield from _gid_indexes(job, placement)
     if len(job.all_nodes) > 1:
-        yield from _joined(job, placement)
+        yield from _connect(job, placement)
 
 
 def _gid_indexes(job: Job, placement: str) -> Iterator[str]:
@@ -93,25 +93,25 @@ def copy(node: Node, placement: str, programs: str) -> str:
     return runtime_of(node.hardware.runtime).copy_line(node, placement, programs, f"{FOLDER}/programs")
 
 
-def _joined(job: Job, placement: str) -> Iterator[str]:
-    starter = job.launch_node
-    yield on(starter, placement, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", f"{FOLDER}/{KEY}")
-    others = [node for node in job.all_nodes if node is not starter]
-    public = on(starter, placement, "cat", f"{FOLDER}/{KEY}.pub")
+def _connect(job: Job, placement: str) -> Iterator[str]:
+    launch = job.launch_node
+    yield on(launch, placement, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", f"{FOLDER}/{KEY}")
+    others = [node for node in job.all_nodes if node is not launch]
+    public = on(launch, placement, "cat", f"{FOLDER}/{KEY}.pub")
     for node, server in _ssh_servers(others):
         yield on(node, placement, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", f"{FOLDER}/{_HOST_KEY}")
         yield f"{public} | {on(node, placement, 'tee', f'{FOLDER}/{_AUTHORIZED}', stdin=True)}"
         stays = " &" if runtime_of(node.hardware.runtime).foreground_sshd else ""
         yield f"{on(node, placement, 'sh', '-c', _sshd(node, server))}{stays}"
         host_key = on(node, placement, "cat", f"{FOLDER}/{_HOST_KEY}.pub")
-        known = on(starter, placement, "tee", "-a", f"{FOLDER}/{KNOWN_HOSTS}", stdin=True)
+        known = on(launch, placement, "tee", "-a", f"{FOLDER}/{KNOWN_HOSTS}", stdin=True)
         yield f"{host_key} | sed 's/^/{node.name} /' | {known}"
     text = ssh_config(FOLDER, _ssh_servers(others))
-    yield f"{on(starter, placement, 'tee', f'{FOLDER}/{CONFIG}', stdin=True)} <<'END'\n{text}END"
+    yield f"{on(launch, placement, 'tee', f'{FOLDER}/{CONFIG}', stdin=True)} <<'END'\n{text}END"
     for node in others:
-        if there := runtime_of(node.hardware.runtime).address_expression(node, placement):
-            edit = on(starter, placement, "sed", "-i")
-            yield f'{edit} "s/HostName {node.host}$/HostName {there}/" {FOLDER}/{CONFIG}'
+        if expression := runtime_of(node.hardware.runtime).address_expression(node, placement):
+            edit = on(launch, placement, "sed", "-i")
+            yield f'{edit} "s/HostName {node.host}$/HostName {expression}/" {FOLDER}/{CONFIG}'
 
 
 def _ssh_servers(others: Sequence[Node]) -> list[tuple[Node, SshServer]]:
