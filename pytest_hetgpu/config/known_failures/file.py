@@ -40,7 +40,7 @@ class MatchCriteriaShape(Shape):
     unless: Annotated[Kinds | None, Field(description="outcomes of which no further failure in the log is")] = None
 
     def fit(self) -> MatchCriteria:
-        """Convert to a MatchRule."""
+        """Convert to MatchCriteria."""
         kinds, unless = (tuple(Kind(name) for name in names or ()) for names in (self.outcome, self.unless))
         return MatchCriteria(self.signature, self.pattern or "", kinds, self.texts, self.any_text, unless)
 
