@@ -123,7 +123,7 @@ Reads = Callable[..., Document]
 
 @pytest.fixture
 def reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Reads:
-    """Reads the text of a matrix, which complaints call `m.yaml`; keywords are its environment."""
+    """Reads the text of a matrix, which matrix_errors call `m.yaml`; keywords are its environment."""
     monkeypatch.chdir(tmp_path)
 
     def read_text(text: str, **environ: str) -> Document:
@@ -134,14 +134,14 @@ def reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Reads:
 
 
 @pytest.fixture
-def complaints(reads: Reads) -> Callable[..., list[str]]:
+def matrix_errors(reads: Reads) -> Callable[..., list[str]]:
     """Everything that reading and expanding the text of a matrix complains about, empty for a good one."""
 
     def complain(text: str, **environ: str) -> list[str]:
         try:
             expand(reads(text, **environ))
         except MatrixError as error:
-            return list(error.complaints)
+            return list(error.errors)
         return []
 
     return complain

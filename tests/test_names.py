@@ -19,7 +19,6 @@ PENDING: dict[str, frozenset[str]] = {
     "Keeper": frozenset(["cluster.leases.keeper", "extensions.runtimes._slurm.allocation"]),
     "Refused": frozenset(["cluster.leases.claims", "extensions.runtimes._kubernetes.client"]),
     "_Kept": frozenset(["cluster.cleanup.guard", "extensions.runtimes.process.ledger"]),
-    "_Reader": frozenset(["config.matrix.reader", "config.matrix.references"]),
 }
 
 

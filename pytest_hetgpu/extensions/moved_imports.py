@@ -1,4 +1,4 @@
-"""Imports of an extension package that an earlier version of this package had, and what to write now."""
+"""Advice on imports of an extension package that an earlier version of this package had."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LINE = re.compile(rf"\n  ((?:from|import) {_PACKAGE}[\w.* ]*  ->  [\w.* ]+)$", r
 def advice(module: str, error: BaseException) -> list[str]:
     """Return a line `OLD IMPORT  ->  NEW IMPORT` for each old import of a module that cannot be imported.
 
-    Files that the error went through are read, too. Nothing is imported from them.
+    Files in the traceback of the error are read, too. Nothing is imported from them.
     """
     lines = (line for file in _sources(module, error) for line in moved(file))
     return list(dict.fromkeys(lines))
@@ -94,7 +94,7 @@ def _as(name: str | None) -> str:
 
 @cache
 def _has(module: str, name: str) -> bool:
-    """Whether a module of this package has a name, or a module of that name."""
+    """Return whether a module of this package has a name or a submodule of that name."""
     try:
         return hasattr(importlib.import_module(module), name) or _exists(f"{module}.{name}")
     except ImportError:
@@ -109,7 +109,7 @@ def _exists(module: str) -> bool:
 
 
 def _sources(module: str, error: BaseException) -> Iterator[Path]:
-    """The file of a module, then files outside this package that an exception went through."""
+    """Yield the file of a module, then files outside this package in the traceback of an error."""
     try:
         spec = importlib.util.find_spec(module)
     except Exception:  # noqa: BLE001 - whatever a package above the module does when it is imported

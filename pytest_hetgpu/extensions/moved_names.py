@@ -133,7 +133,11 @@ NAMES: Mapping[str, Mapping[str, str]] = {
         "Measured": "model.program_output.BenchmarkRow",
         "Reading": "model.program_output.BenchmarkResult",
     },
-    "registry": {"known": "model.messages.known", "show": "model.messages.show"},
+    "registry": {
+        "known": "model.messages.known",
+        "show": "model.messages.show",
+        "troubles": "extensions.registry.extension_errors",
+    },
     "runtimes.agent": {"reached_by": "api.reached_by"},
     "runtimes.base": {
         "Answer": "extensions.runtimes.base.CommandResult",

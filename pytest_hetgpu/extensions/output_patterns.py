@@ -1,9 +1,11 @@
-"""How a user says what a program's output means: patterns of RE2, and paths into JSON.
+"""Settings that describe the output of a program: patterns of RE2, and paths into JSON.
 
-Patterns are run by RE2, whose time grows with the line's length only: no pattern can hang a run. Named groups are
-`value` (which must be there), `unit`, `metric`, `size`, `dtype`, `operation`, `ranks`, `iterations` and `wrong`; what
-a pattern has no group for stands beside it. A path is names and list indices with dots between (`results.*.time`,
-`runs.0.gbps`); `*` is every item of a list or every value of a map.
+RE2 runs the patterns. Its time grows linearly with the line, so no pattern can hang a run. The named group `value` is
+required. The optional ones are `unit`, `metric`, `size`, `dtype`, `operation`, `ranks`, `iterations` and `wrong`;
+settings beside the pattern give the values of missing groups.
+
+A path is names and list indices with dots between (`results.*.time`, `runs.0.gbps`). A `*` means every item of a list
+or every value of a map.
 """
 
 from __future__ import annotations
@@ -25,25 +27,25 @@ _WITHOUT_RE2 = "patterns of a command need google-re2, which has no wheel for th
 
 
 class TextMatch(Protocol):
-    """As much of RE2's match as is needed."""
+    """The required part of an RE2 match."""
 
     def groupdict(self) -> dict[str, str | None]:
-        """What each named group took."""
+        """Return the text of each named group."""
 
 
 class Compiled(Protocol):
-    """As much of RE2's pattern as is needed."""
+    """The required part of an RE2 pattern."""
 
     @property
     def groupindex(self) -> Mapping[str, int]:
-        """Places of named groups."""
+        """Return the indices of named groups."""
 
     def search(self, text: str) -> TextMatch | None:
-        """The first match, None where there is none."""
+        """Return the first match; None if there is none."""
 
 
 def compiled(pattern: str) -> Compiled:
-    """ValueError says what is wrong with a pattern; NotHere that there is no RE2."""
+    """Compile a pattern. Raises ValueError for an invalid pattern, and NotHere without RE2."""
     try:
         import re2
     except ImportError:
@@ -54,20 +56,19 @@ def compiled(pattern: str) -> Compiled:
     try:
         return cast("Compiled", re2.compile(pattern, options))
     except re2.error as error:
-        said = error.args[0] if error.args else error
-        raise ValueError(
-            f"{show(pattern)} is no RE2 pattern: {said.decode(errors='replace') if isinstance(said, bytes) else said}"
-        ) from None
+        reason = error.args[0] if error.args else error
+        detail = reason.decode(errors="replace") if isinstance(reason, bytes) else reason
+        raise ValueError(f"{show(pattern)} is no RE2 pattern: {detail}") from None
 
 
 def _checked(pattern: str) -> str:
-    with contextlib.suppress(NotHere):  # another machine may have it; whoever reads the output says so here
+    with contextlib.suppress(NotHere):  # another machine may have it; the parser of the output raises here
         compiled(pattern)
     return pattern
 
 
 def _bytes(value: Any) -> Any:
-    """A size, or a number of bytes as stored settings hold it; 0 for what moves no data."""
+    """Parse a size. Stored settings hold a number of bytes; 0 means that no data moves."""
     return parse_size(value) if isinstance(value, str) and value != "0" else value
 
 
@@ -76,13 +77,13 @@ Path = Annotated[str, Field(pattern=r"^[^.\s]+(\.[^.\s]+)*$", max_length=200)]
 
 
 class ReaderSettings(BaseModel):
-    """Keys that a reader of foreign output takes."""
+    """Settings of a parser of program output."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class Figures(ReaderSettings):
-    """What stands for groups that a pattern, or a document, does not have."""
+    """Default values for groups that a pattern, or a document, lacks."""
 
     metric: Annotated[str, Field(pattern=r"^\w*$", max_length=80)] = ""
     unit: str = ""
@@ -96,7 +97,7 @@ class Figures(ReaderSettings):
 
 
 class Pattern(Figures):
-    """A figure in each line that the pattern is found in."""
+    """A pattern whose matching lines have one number each."""
 
     pattern: Expression
 
@@ -115,14 +116,18 @@ class Pattern(Figures):
 
 
 class Number(Figures):
-    """Figures at `path` of the JSON; `sizes` is a path to as many sizes."""
+    """Numbers at `path` of the JSON; `sizes` is a path to as many sizes."""
 
     path: Path
     sizes: Path | None = None
 
 
 class CommandSettings(ReaderSettings):
-    """`success` must be found in the output, `failure` must not; `json_success` is a path whose value must be true."""
+    """Settings of a program whose output is parsed.
+
+    The pattern `success` must be found in the output, and `failure` must not. `json_success` is a path to a value that
+    must be true.
+    """
 
     patterns: tuple[Pattern, ...] = ()
     success: Expression | None = None

@@ -1,4 +1,4 @@
-"""Files of the installed package that are data: the programs that run on nodes, and what users run."""
+"""Data files of the installed package: the programs that run on nodes, scenarios and matrices."""
 
 from __future__ import annotations
 

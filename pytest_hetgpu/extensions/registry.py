@@ -1,4 +1,4 @@
-"""Finds a family's variants: a variant is its file, imported when it is asked for; other packages may add some."""
+"""Lookup of extensions: each is a file that is imported on first use, or an entry point of another package."""
 
 from __future__ import annotations
 
@@ -27,40 +27,40 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,79}")
 
 @cache
 def names(family: str) -> tuple[str, ...]:
-    """Names of a family's variants, sorted: its files (no folders) but `base` and private ones, and what is added.
+    """Return the sorted names of the extensions of a type, without importing them.
 
-    Imports none of them.
+    They are its modules except `base` and private ones, and the entry points of other packages.
     """
     return tuple(sorted((*shipped(family), *_added(family))))
 
 
 @cache
 def shipped(family: str) -> tuple[str, ...]:
-    """Those of them that come with this package."""
+    """Return the names that this package itself has."""
     package = importlib.import_module(f"{_HOME}.{family}")
     found = (module.name for module in pkgutil.iter_modules(package.__path__) if not module.ispkg)
     return tuple(sorted(name for name in found if name != "base" and not name.startswith("_")))
 
 
 def added() -> tuple[Extension, ...]:
-    """What other packages add to all families, but for what `troubles` speaks of."""
+    """Return the valid extensions of other packages, of all types."""
     return tuple(one for family in FAMILIES for one in _added(family).values())
 
 
-def troubles() -> tuple[str, ...]:
-    """What is wrong with what other packages add: names that are taken, or cannot be one. Nothing of it is used."""
-    return tuple(_complaints())
+def extension_errors() -> tuple[str, ...]:
+    """Return the errors of extensions of other packages: names that are taken or invalid. These are not used."""
+    return tuple(_extension_errors())
 
 
 def strangers() -> tuple[Extension, ...]:
-    """Entry points of groups that are no family of ours: misspelt, or for another release of this package."""
+    """Return entry points whose group is no extension type: misspelt, or for another release of this package."""
     return tuple(one for one in extensions() if one.family not in FAMILIES)
 
 
 def find(family: str, name: str, kind: type[T]) -> type[T]:
-    """The class of type `kind` that the file `family/name.py` defines, or another package by an entry point.
+    """Return the class of type `kind` that the file `family/name.py`, or an entry point of another package, defines.
 
-    Raises UsageError naming the known variants when there is none, or naming the package whose variant is of no use.
+    Raises UsageError with the known names if there is none, or with the package whose extension is invalid.
     """
     if name not in names(family):
         raise UsageError(f"unknown {_singular(family)} {name!r} {known(name, names(family))}")
@@ -77,7 +77,7 @@ def find(family: str, name: str, kind: type[T]) -> type[T]:
 
 
 def check(family: str, name: str) -> None:
-    """UsageError, naming the package, where a variant of another one cannot be imported; nothing for one of ours."""
+    """Raise UsageError, naming the package, if its extension cannot be imported. Shipped ones are not checked."""
     foreign = _added(family).get(name)
     if foreign:
         _foreign_classes(foreign)
@@ -97,45 +97,45 @@ def _foreign_classes(foreign: Extension) -> tuple[type, ...]:
         found: object = importlib.import_module(module)
         for part in name.split("."):
             found = getattr(found, part)
-    except Exception as error:  # whatever their module does when it is imported
+    except Exception as error:  # an import may raise anything
         from pytest_hetgpu.extensions.moved_imports import advice
 
-        said = f"{type(error).__name__}: {error}"
+        reason = f"{type(error).__name__}: {error}"
         old = "".join(f"\n  {line}" for line in advice(module, error))
         more = f"; it was written for an earlier pytest-hetgpu, change its imports:{old}" if old else ""
-        raise UsageError(f"{_singular(foreign.family)} {foreign} cannot be imported: {said}{more}") from error
+        raise UsageError(f"{_singular(foreign.family)} {foreign} cannot be imported: {reason}{more}") from error
     return (found,) if isinstance(found, type) else ()
 
 
 def _own(module: str) -> tuple[type, ...]:
-    """The classes that a module itself defines."""
+    """Return the classes that a module itself defines."""
     values = vars(importlib.import_module(module)).values()
     return tuple(value for value in values if isinstance(value, type) and value.__module__ == module)
 
 
 @cache
 def _added(family: str) -> dict[str, Extension]:
-    theirs = [one for one in extensions() if one.family == family and family in FAMILIES]
-    if not theirs:
+    found = [one for one in extensions() if one.family == family and family in FAMILIES]
+    if not found:
         return {}
-    often, taken = Counter(one.name for one in theirs), shipped(family)
-    return {one.name: one for one in theirs if often[one.name] == 1 and one.name not in taken and _fit(one.name)}
+    often, taken = Counter(one.name for one in found), shipped(family)
+    return {one.name: one for one in found if often[one.name] == 1 and one.name not in taken and _fit(one.name)}
 
 
-def _complaints() -> Iterator[str]:
+def _extension_errors() -> Iterator[str]:
     first: dict[tuple[str, str], Extension] = {}
     for one in extensions():
         if one.family not in FAMILIES:
             continue
-        what = _singular(one.family)
+        noun = _singular(one.family)
         other = first.setdefault((one.family, one.name), one)
         if one.name in shipped(one.family):
             own = f"pytest_hetgpu/extensions/{one.family}/{one.name}.py"
-            yield f"{what} {one} has the name of one that pytest-hetgpu has ({own}): rename it there, or uninstall it"
+            yield f"{noun} {one} has the name of one that pytest-hetgpu has ({own}): rename it there, or uninstall it"
         elif other is not one:
-            yield f"{what} {one} and {other} have one name; uninstall one of the two"
+            yield f"{noun} {one} and {other} have one name; uninstall one of the two"
         elif not _fit(one.name):
-            yield f"{what} {one}: a name has only letters, digits and _ . + - (at most 80), and is not 'base'"
+            yield f"{noun} {one}: a name has only letters, digits and _ . + - (at most 80), and is not 'base'"
 
 
 def _fit(name: str) -> bool:

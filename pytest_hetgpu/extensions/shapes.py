@@ -1,4 +1,4 @@
-"""Keys that matrices and inventories have: the base of their models, and the types of their values."""
+"""Base of the models of matrices and inventories, and the types of their values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pytest_hetgpu.model.sizes import parse_size
 
 
 def listed(value: Any) -> Any:
-    """Return a list: one value stands for a list of it."""
+    """Return a list; a single value becomes a list of it."""
     if not isinstance(value, (str, list)):
         raise ValueError(f"a single value or a list is needed here, not {show(value)}")
     return [value] if isinstance(value, str) else value
@@ -30,13 +30,13 @@ def listed(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """Text of one pattern, for `Annotated`; `words` say to a person what it must do or be."""
+    """The form of a text, for `Annotated`; `words` describe it in messages."""
 
     pattern: str
     words: str
 
     def check(self, text: str) -> str:
-        """The text itself; ValueError unless all of it has the form."""
+        """Return the text. Raises ValueError unless all of it has the form."""
         if not re.fullmatch(self.pattern, text):
             raise ValueError(f"{show(text)} must {self.words}")
         return text
@@ -76,6 +76,6 @@ def plain(settings: object) -> object:
 
 
 class Shape(BaseModel):
-    """Base: unknown keys are mistakes."""
+    """Base of all models: unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)

@@ -6,7 +6,7 @@ import hashlib
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
-from pytest_hetgpu.config.matrix.complaints import Complaints
+from pytest_hetgpu.config.matrix.diagnostics import Diagnostics
 from pytest_hetgpu.config.matrix.document import Document, Rule
 from pytest_hetgpu.config.matrix.references import Cells as AllCells
 from pytest_hetgpu.config.matrix.references import references
@@ -25,16 +25,16 @@ def expand(document: Document) -> list[Scenario]:
 
     Raises MatrixError: two cells of one id, a rule that matches nothing, values that disagree, nothing left to run.
     """
-    complaints = Complaints(document.file)
-    cells = _cells(document, complaints)
-    expected = _expectations(document, cells, complaints)
-    ids = _ids(document, cells, complaints)
-    check_settings(document, [cell for cell, exclusion in cells.items() if exclusion is None], complaints)
-    if complaints:
-        raise MatrixError(complaints.listed())
-    speeds = references(document, AllCells(cells, {cell: name for name, cell in ids.items()}), complaints)
-    if complaints:
-        raise MatrixError(complaints.listed())
+    diagnostics = Diagnostics(document.file)
+    cells = _cells(document, diagnostics)
+    expected = _expectations(document, cells, diagnostics)
+    ids = _ids(document, cells, diagnostics)
+    check_settings(document, [cell for cell, exclusion in cells.items() if exclusion is None], diagnostics)
+    if diagnostics:
+        raise MatrixError(diagnostics.listed())
+    speeds = references(document, AllCells(cells, {cell: name for name, cell in ids.items()}), diagnostics)
+    if diagnostics:
+        raise MatrixError(diagnostics.listed())
     axes = tuple(axis.name for axis in document.axes)
     return [
         Scenario(
@@ -52,24 +52,24 @@ def cell_id(values: Sequence[str]) -> str:
     return f"{name[: LONGEST_ID - 9]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
-def _cells(document: Document, complaints: Complaints) -> Cells:
+def _cells(document: Document, diagnostics: Diagnostics) -> Cells:
     """Return every cell with its exclusion. Includes apply after excludes, so an include is an exception to them."""
     axes = [[value.name for value in axis.values] for axis in document.axes]
     cells: Cells = dict.fromkeys(itertools.product(*axes))
     for rule in document.exclude:
         hits = [cell for cell in _combinations(document, rule) if cell in cells]
         if not hits:
-            complaints.add(rule.origin.line, "this exclude matches no cell")
+            diagnostics.add(rule.origin.line, "this exclude matches no cell")
         for cell in hits:
             # The first rule that matches gives the reason.
             cells[cell] = cells[cell] or rule.exclusion
     for rule in document.include:
         added = [cell for cell in _combinations(document, rule) if cell not in cells or cells[cell]]
         if not added:
-            complaints.add(rule.origin.line, "this include adds no cell: every one it names is in the matrix already")
+            diagnostics.add(rule.origin.line, "this include adds no cell: every one it names is in the matrix already")
         cells.update(dict.fromkeys(added))
     if None not in cells.values():
-        complaints.add(document.exclude[0].origin.line, f"nothing to run: all {len(cells)} cells are excluded")
+        diagnostics.add(document.exclude[0].origin.line, f"nothing to run: all {len(cells)} cells are excluded")
     return cells
 
 
@@ -78,19 +78,19 @@ def _combinations(document: Document, rule: Rule) -> Iterator[Cell]:
     return itertools.product(*(rule.where.get(axis.name) or document.names(axis.name) for axis in document.axes))
 
 
-def _expectations(document: Document, cells: Cells, complaints: Complaints) -> Mapping[Cell, tuple[Expectation, ...]]:
+def _expectations(document: Document, cells: Cells, diagnostics: Diagnostics) -> Mapping[Cell, tuple[Expectation, ...]]:
     """Return the expectations of each cell that has any, in file order."""
     found: dict[Cell, tuple[Expectation, ...]] = {}
     for rule in document.expect:
         hits = [cell for cell in _combinations(document, rule) if cell in cells and cells[cell] is None]
         if not hits:
-            complaints.add(rule.origin.line, "this expect matches no cell that is run")
+            diagnostics.add(rule.origin.line, "this expect matches no cell that is run")
         for cell in hits:
             found[cell] = (*found.get(cell, ()), *filter(None, (rule.expectation,)))
     return found
 
 
-def _ids(document: Document, cells: Cells, complaints: Complaints) -> Mapping[str, Cell]:
+def _ids(document: Document, cells: Cells, diagnostics: Diagnostics) -> Mapping[str, Cell]:
     """Return each cell by its id."""
     ids: dict[str, Cell] = {}
     clashes: dict[tuple[Cell, Cell], str] = {}
@@ -101,8 +101,8 @@ def _ids(document: Document, cells: Cells, complaints: Complaints) -> Mapping[st
             differing = [place for place, value in enumerate(cell) if value != other[place]]
             clashes.setdefault((_describe(document, other, differing), _describe(document, cell, differing)), name)
     for (one, other), name in clashes.items():
-        last = document.fragment(document.axes[-1].name, ids[name][-1])
-        complaints.add(
+        last = document.axis_value(document.axes[-1].name, ids[name][-1])
+        diagnostics.add(
             last.origin.line, f"{' '.join(one)} and {' '.join(other)} give two cells one id ({name}); rename a value"
         )
     return ids

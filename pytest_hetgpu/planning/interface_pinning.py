@@ -18,11 +18,11 @@ def requested(settings: CellSettings, node: Node) -> InterfaceChoice | None:
         node.hardware,
     )
     writers = {"the cell": (options.env, options.mca), hardware.name: (hardware.env, hardware.mca)}
-    for who, (env, mca) in writers.items() if pin else ():
+    for writer, (env, mca) in writers.items() if pin else ():
         if value := _value_of(pin, env, mca):
-            return InterfaceChoice(value, f"{pin} of {who} names it")
+            return InterfaceChoice(value, f"{pin} of {writer} names it")
         if value := _value_of(rival, env, mca):
-            return InterfaceChoice("", f"{rival} of {who} rules out {value}", FREE)
+            return InterfaceChoice("", f"{rival} of {writer} rules out {value}", FREE)
     return node.interface
 
 

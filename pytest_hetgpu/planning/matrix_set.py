@@ -16,7 +16,7 @@ from pytest_hetgpu.config.matrix.document import Document
 from pytest_hetgpu.config.matrix.reader import read
 from pytest_hetgpu.errors import MatrixError, NotHere, UsageError
 from pytest_hetgpu.extensions.package_data import REMOTE, packaged
-from pytest_hetgpu.extensions.registry import names, troubles
+from pytest_hetgpu.extensions.registry import extension_errors, names
 from pytest_hetgpu.extensions.runtimes.containers.image import image_of
 from pytest_hetgpu.extensions.runtimes.lookup import runtime_of
 from pytest_hetgpu.extensions.runtimes.process.interfaces import network_here
@@ -90,26 +90,26 @@ class MatrixSet:
         inputs: RunInputs = RunInputs(),
     ) -> MatrixSet:
         """Read and expand every file. Raises MatrixError with the errors of all of them."""
-        if wrong := troubles():
+        if wrong := extension_errors():
             raise UsageError("\n".join(wrong))
         if inputs.known_failures:
             known_failures(inputs.known_failures)
         documents: dict[str, Document] = {}
         expanded: list[tuple[Document, list[Scenario]]] = []
-        complaints: list[str] = []
+        errors: list[str] = []
         for file in dict.fromkeys(find_matrix(path, root) for path in files):
             try:
                 document = read(file, environ, partial(known_failures, inputs.known_failures))
                 expanded.append((document, expand(document)))
             except MatrixError as error:
-                complaints += error.complaints
+                errors += error.errors
                 continue
             if document.name in documents:
                 other = documents[document.name].file
-                complaints.append(f"{file}: another matrix of this run is named {document.name!r} too: {other}")
+                errors.append(f"{file}: another matrix of this run is named {document.name!r} too: {other}")
             documents[document.name] = document
-        if complaints:
-            raise MatrixError(complaints)
+        if errors:
+            raise MatrixError(errors)
         found = inventory.read(inputs.inventory) if inputs.inventory else Inventory()
         images = {name: _images(document, found, root) for name, document in documents.items()}
         return cls(
@@ -164,7 +164,7 @@ class MatrixSet:
         kinds = [kind for document in self.documents.values() for kind in document.hardware.values()]
         if all(kind.runtime != "local" for kind in kinds):
             return ()
-        values = (value for document in self.documents.values() for value in document.fragments())
+        values = (value for document in self.documents.values() for value in document.axis_values())
         chosen = (str(value.raw["stack"]) for value in values if value.raw.get("stack"))
         return tuple(dict.fromkeys((*(kind.stack for kind in kinds if kind.runtime == "local"), *chosen)))
 
@@ -247,15 +247,15 @@ class MatrixSet:
 def _images(document: Document, found: Inventory, root: Path) -> dict[str, Image]:
     """Return the image of each kind of hardware that runs in one. Raises MatrixError if a folder does not exist."""
     places = (Path(document.file).parent, root, packaged("containers").parent)
-    images, complaints = {}, []
+    images, errors = {}, []
     for name, kind in document.hardware.items():
         if runtime_of(kind.runtime).uses_containers and kind.image:
             try:
                 images[name] = image_of(kind, places, found.build_of(Path(kind.image).name))
             except UsageError as error:
-                complaints.append(f"{document.file}: hardware.{name}.image: {error}")
-    if complaints:
-        raise MatrixError(complaints)
+                errors.append(f"{document.file}: hardware.{name}.image: {error}")
+    if errors:
+        raise MatrixError(errors)
     return images
 
 

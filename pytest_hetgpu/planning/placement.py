@@ -22,54 +22,46 @@ CONTAINER_NETDEV = "eth0"
 
 @dataclass(frozen=True, slots=True)
 class DiscoveredNode:
-    """The facts of a provisioned node; before that, placeholders for a plan.
+    """The facts of a provisioned node; before that, placeholders for a plan."""
 
-    Attributes:
-        folder: our private folder on the node.
-        root: commands run as root.
-        netdev: discovered interface if the matrix names none; `hca` and `gid_index` likewise.
-        prefix: prefix of its MPI with links resolved.
-        host: host that a scheduler chose.
-        interface: interface of its TCP, with the reason.
-        bridges: names of its bridges.
-
-    """
-
+    #: The private folder of the run on the node.
     folder: str = "/tmp/hetgpu"  # noqa: S108 - a name to show; the folder is made with a random one
+    #: Whether commands run as root.
     root: bool = True
+    #: The discovered interface if the matrix names none; `hca` and `gid_index` likewise.
     netdev: str = ""
     hca: str = ""
     gid_index: int | None = None
+    #: The prefix of its MPI with links resolved.
     prefix: str = ""
+    #: The host that a scheduler chose.
     host: str = ""
+    #: The interface of its TCP, with the reason.
     interface: InterfaceChoice | None = None
+    #: The names of its bridges.
     bridges: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class SiteFacts:
-    """Facts about the machines that jobs run on.
+    """Facts about the machines that jobs run on."""
 
-    Attributes:
-        stacks: stacks of this machine.
-        programs: folder of rank programs.
-        cores: number of cores of this machine.
-        images: images of the matrix by name of hardware.
-        discovered: facts of provisioned nodes by index.
-        verbose: transports log the debug output that maintainers require.
-        network: interfaces of this machine.
-
-    """
-
+    #: The stacks of this machine.
     stacks: Mapping[str, Stack]
+    #: The folder of rank programs.
     programs: str
     root: bool = False
+    #: The number of cores of this machine.
     cores: int = 1
     timeout: float = 120.0
     inventory: Inventory = field(default_factory=Inventory)
+    #: The images of the matrix by name of hardware.
     images: Mapping[str, Image] = field(default_factory=dict)
+    #: The facts of provisioned nodes by index.
     discovered: Mapping[int, DiscoveredNode] = field(default_factory=dict)
+    #: Whether transports log the debug output that maintainers require.
     verbose: bool = False
+    #: The interfaces of this machine.
     network: Network | None = None
 
 
@@ -206,11 +198,11 @@ def _with_discovered(kind: Hardware, netdev: str, discovered: DiscoveredNode | N
     return kind if found == fabric else replace(kind, fabric=found)
 
 
-def _stack(kind: Hardware, host: Host, asked: str | None, site: SiteFacts, index: int) -> Stack:
+def _stack(kind: Hardware, host: Host, requested: str | None, site: SiteFacts, index: int) -> Stack:
     if kind.runtime == "local":
-        return site.stacks[asked or kind.stack]
-    if asked and asked != kind.stack:
-        raise NotHere(f"hardware {kind.name} has the stack {kind.stack}, the cell asks for {asked}")
+        return site.stacks[requested or kind.stack]
+    if requested and requested != kind.stack:
+        raise NotHere(f"hardware {kind.name} has the stack {kind.stack}, the cell asks for {requested}")
     prefix = host.prefix or kind.prefix
     if runtime_of(kind.runtime).shares_files and not prefix and kind.stack in site.stacks:
         return site.stacks[kind.stack]

@@ -142,9 +142,9 @@ def _check_suitable(
         "": next(filter(None, map(settings.transport.unsuitable, stacks)), None) or _unreachable(settings, nodes),
         f"{settings.options.launcher} ": launcher.unsuitable(next(iter(stacks)), mca, work.backend),
     }
-    for who, reason in reasons.items():
+    for subject, reason in reasons.items():
         if reason:
-            raise NotHere(f"{who}{reason}")
+            raise NotHere(f"{subject}{reason}")
 
 
 def _unreachable(settings: CellSettings, nodes: Sequence[Node]) -> str | None:
@@ -334,15 +334,15 @@ def _fill_placeholders(tokens: Sequence[str], node: Node, nodes: Sequence[Node])
 
 def _rendered(settings: CellSettings, node: Node, stack: Stack, site: SiteFacts) -> Rendering:
     """Return the settings that the transport needs on a node."""
-    asked = settings.transport.render(node, stack)
+    rendered = settings.transport.render(node, stack)
     if not site.verbose:
-        return asked
+        return rendered
     more = settings.transport.verbose(stack)
-    return Rendering({**asked.mca, **more.mca}, {**asked.env, **more.env})
+    return Rendering({**rendered.mca, **more.mca}, {**rendered.env, **more.env})
 
 
 def _programs(node: Node, nodes: Sequence[Node], site: SiteFacts) -> str:
-    """Return the folder of the programs on a node: all nodes of this machine share ours."""
+    """Return the folder of the programs on a node: all nodes of this machine share that of the run."""
     return (
         f"{site.discovered.get(node.index, DiscoveredNode()).folder}/programs"
         if _is_multi_host(nodes)

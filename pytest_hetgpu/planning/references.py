@@ -49,18 +49,18 @@ def from_link(
 ) -> Thresholds:
     """Return the thresholds from the measured bandwidth between the nodes (`RunResult.wire`)."""
     if wire is None:
-        found, told = None, "nothing was measured between its nodes"
+        found, reason = None, "nothing was measured between its nodes"
     else:
-        found, told = wire.gbs, wire.why
-    words = f"the {found:.3g} GB/s of the wire" if found else "the wire"
-    return merged(*(_fraction(one, demand, found or 0.0, words, told) for one in references if one.of == "wire"))
+        found, reason = wire.gbs, wire.why
+    speed_name = f"the {found:.3g} GB/s of the wire" if found else "the wire"
+    return merged(*(_fraction(one, demand, found or 0.0, speed_name, reason) for one in references if one.of == "wire"))
 
 
 def _fraction(
-    reference: PerformanceReference, demand: Requirements, speed: float, words: str, lacks: str = ""
+    reference: PerformanceReference, demand: Requirements, speed: float, speed_name: str, lacks: str = ""
 ) -> Thresholds:
     """Return thresholds for busbw: a fraction of a speed in GB/s. `lacks` is the reason for a speed of 0."""
-    source = f"{reference.fraction:g} of {words} ({reference.origin})"
+    source = f"{reference.fraction:g} of {speed_name} ({reference.origin})"
     wanted = ("busbw", speed * reference.fraction)
     return {
         point: (

@@ -73,7 +73,8 @@ def test_a_package_that_is_there_twice_counts_once(tmp_path: Path) -> None:
     for place, target in (("first", "a"), ("second", "b")):
         metadata(tmp_path / place, "boxes-1.0.dist-info", f"[pytest_hetgpu.runtimes]\nlxc = {target}\n")
     program = f"import sys; sys.path += {[str(tmp_path / 'first'), str(tmp_path / 'second')]}\n"
-    program += "from pytest_hetgpu.extensions.registry import added, troubles; print(*added(), *troubles(), sep='|')"
+    program += "from pytest_hetgpu.extensions.registry import added, extension_errors\n"
+    program += "print(*added(), *extension_errors(), sep='|')"
     assert child(program, tmp_path).strip() == "'lxc' of boxes 1.0 (a)"
 
 

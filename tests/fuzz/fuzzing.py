@@ -96,12 +96,12 @@ def harmless(text: str) -> None:
 
 
 def told(caught: HetgpuError) -> tuple[str, ...]:
-    """What an error says, each complaint of it harmless; there is always one."""
-    said = caught.complaints if isinstance(caught, MatrixError) else (str(caught),)
+    """What an error says, each error of it harmless; there is always one."""
+    said = caught.errors if isinstance(caught, MatrixError) else (str(caught),)
     assert said
-    for complaint in said:
-        assert complaint
-        harmless(complaint)
+    for error in said:
+        assert error
+        harmless(error)
     return said
 
 

@@ -17,7 +17,7 @@ from pytest_hetgpu.model.verdict import Kind
 from pytest_hetgpu.planning.expand import LONGEST_ID, cell_id, expand
 
 Reads = Callable[..., Document]
-Complain = Callable[..., list[str]]
+MatrixErrors = Callable[..., list[str]]
 
 TEXT = """\
 name: demo
@@ -178,9 +178,9 @@ def test_a_listed_number_can_be_named_as_it_is_written(reads: Reads) -> None:
     assert cells[-1].id == "two-posix-pairs-zcopy-ranks_per_node2"
 
 
-def test_two_cells_of_one_id_are_one_complaint_for_each_cause(complaints: Complain) -> None:
+def test_two_cells_of_one_id_are_one_complaint_for_each_cause(matrix_errors: MatrixErrors) -> None:
     text = TEXT + "  one: {a: {}, a-b: {}}\n  two: {b-c: {}, c: {}}\n"
-    assert complaints(text) == [
+    assert matrix_errors(text) == [
         "m.yaml:11: one 'a' two 'b-c' and one 'a-b' two 'c' give two cells one id (two-ob1-pairs-default-a-b-c); "
         "rename a value"
     ]

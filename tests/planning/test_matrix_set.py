@@ -104,7 +104,7 @@ def test_several_matrices_label_their_cells_by_name_in_the_order_given() -> None
 def test_two_matrices_of_one_name() -> None:
     with pytest.raises(MatrixError) as caught:
         load(write("same"), write("same", file="other.yaml"))
-    assert caught.value.complaints == ("other.yaml: another matrix of this run is named 'same' too: same.yaml",)
+    assert caught.value.errors == ("other.yaml: another matrix of this run is named 'same' too: same.yaml",)
 
 
 def test_labels_that_meet() -> None:
@@ -113,10 +113,10 @@ def test_labels_that_meet() -> None:
         load(write("a", dotted), write("a.b", TEXT))
 
 
-def test_complaints_of_all_files_come_together() -> None:
+def test_errors_of_all_files_come_together() -> None:
     with pytest.raises(MatrixError) as caught:
         load(write("x", "axes: ["), write("good"), write("y", TEXT + "expct: []\n"))
-    assert [complaint.split(":")[0] for complaint in caught.value.complaints] == ["x.yaml", "y.yaml"]
+    assert [error.split(":")[0] for error in caught.value.errors] == ["x.yaml", "y.yaml"]
 
 
 def test_a_bad_inventory() -> None:

@@ -67,9 +67,9 @@ def test_an_axis_of_stacks_is_for_the_node_that_starts_too(plans: Plans) -> None
 
 
 def test_hardware_that_is_to_start_must_be_in_the_matrix_and_in_the_inventory(
-    plans: Plans, complaints: Callable[..., list[str]]
+    plans: Plans, matrix_errors: Callable[..., list[str]]
 ) -> None:
-    assert complaints(LED.replace("launch_from: control", "launch_from: contrl")) == [
+    assert matrix_errors(LED.replace("launch_from: control", "launch_from: contrl")) == [
         "m.yaml:7: axes.placement.led.launch_from: unknown hardware 'contrl' "
         "(known: control, worker; did you mean 'control'?)"
     ]

@@ -26,29 +26,29 @@ axes:
   workload: {{barrier: {{}}}}
 """
 GOOD = {"netdev": "eth0", "mca": "^sm,tcp;x & 'y' (z) *", "own": "eth0.100"}
-Complaints = Callable[..., list[str]]
+MatrixErrors = Callable[..., list[str]]
 
 
 def matrix(values: Mapping[str, str]) -> str:
     return MATRIX.format(**{name: json.dumps(value) for name, value in values.items()})
 
 
-def test_what_launchers_are_used_to_is_taken(complaints: Complaints) -> None:
-    assert complaints(matrix(GOOD)) == []
+def test_what_launchers_are_used_to_is_taken(matrix_errors: MatrixErrors) -> None:
+    assert matrix_errors(matrix(GOOD)) == []
 
 
 @pytest.mark.parametrize("hostile", ["$(id)", "`id`", 'a"b', "a\\b", "${HOME}x", "a\nb", "a\x07"])
 @pytest.mark.parametrize("where", GOOD)
-def test_what_a_shell_would_read_is_refused(complaints: Complaints, where: str, hostile: str) -> None:
-    (told,) = complaints(matrix({**GOOD, where: hostile.replace("${", "$${")}))
+def test_what_a_shell_would_read_is_refused(matrix_errors: MatrixErrors, where: str, hostile: str) -> None:
+    (told,) = matrix_errors(matrix({**GOOD, where: hostile.replace("${", "$${")}))
     assert told.startswith(("m.yaml:2: ", "m.yaml:5: "))
     assert " must " in told or "is no interface" in told
 
 
 @pytest.mark.parametrize("hostile", ["-iface", "eth0;id", "a|b", "a&b", "<a", "a b", "'a'", "a*"])
 @pytest.mark.parametrize("where", ["netdev", "own"])
-def test_an_interface_is_a_name(complaints: Complaints, where: str, hostile: str) -> None:
-    assert len(complaints(matrix({**GOOD, where: hostile}))) == 1
+def test_an_interface_is_a_name(matrix_errors: MatrixErrors, where: str, hostile: str) -> None:
+    assert len(matrix_errors(matrix({**GOOD, where: hostile}))) == 1
 
 
 SSH = """#!/bin/sh

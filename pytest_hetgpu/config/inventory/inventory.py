@@ -1,4 +1,4 @@
-"""Where the hardware of a matrix is: hosts for each kind, prefixes of stacks, how images are built here.
+"""Site settings for a matrix: hosts for each kind of hardware, prefixes of stacks, build settings of images.
 
     hardware:
       g4ad: [10.0.0.5, {address: 10.0.0.6, user: ubuntu, key: ~/.ssh/aws.pem}]
@@ -14,7 +14,7 @@
       "*": {namespace: gpu-tests, context: rcp}
       h200: {image: registry.local/roce:1, node_selector: {gpu: h200}}
 
-Kept apart from the matrix, which can then be shared.
+They are kept apart from the matrix, so a matrix can be shared between sites.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from pytest_hetgpu.config.inventory.sources import (
     spec_of,
 )
 from pytest_hetgpu.config.matrix import source
-from pytest_hetgpu.config.matrix.complaints import Complaints
+from pytest_hetgpu.config.matrix.diagnostics import Diagnostics
 from pytest_hetgpu.config.matrix.models import choice
 from pytest_hetgpu.config.matrix.runtime_settings import extended, runtime_settings
 from pytest_hetgpu.errors import InventoryError, NotHere
@@ -52,7 +52,7 @@ from pytest_hetgpu.extensions.shapes import Form, Name, Names, Prefix, Shape, pl
 from pytest_hetgpu.model.job import ConnectionInfo, Hardware
 from pytest_hetgpu.model.messages import show
 
-# What ssh, mpirun and a container engine take as an address: never an option, nothing that a list of hosts would split.
+# ssh, mpirun and container engines take it as an address, so it must be no option and hold no separator of a host list.
 Address = Annotated[str, Form(r"^[A-Za-z0-9_\[][A-Za-z0-9_.:%\]-]*$", "be a host's name or address")]
 Engine = Annotated[
     str,
@@ -64,9 +64,9 @@ Engine = Annotated[
 
 
 class HostShape(Shape):
-    """One host: `engine` is a container engine's address, `key` a private key's file, `prefix` where its MPI is."""
+    """One host: `engine` is the address of a container engine, `key` a private key file, `prefix` that of its MPI."""
 
-    # Most runs have no inventory: the validators of its shapes are made for those that have one.
+    # Most runs have no inventory, so the validators of its shapes are built on first use.
     model_config = ConfigDict(defer_build=True)
 
     address: Address
@@ -78,7 +78,7 @@ class HostShape(Shape):
     capabilities: Names = ()
 
     def host(self, folder: Path) -> Host:
-        """The noun; a relative key is looked for in `folder`."""
+        """Convert to a Host. A relative key starts at `folder`."""
         key = str(_below(folder, self.key)) if self.key else None
         engine = self.engine or ("" if self.address in HERE else self._over_ssh())
         reach = ConnectionInfo(engine, self.user, self.port, key)
@@ -94,7 +94,7 @@ def _host(value: Any) -> Any:
 
 
 class InventoryShape(Shape):
-    """The file."""
+    """The whole inventory file."""
 
     model_config = ConfigDict(defer_build=True)
 
@@ -105,7 +105,7 @@ class InventoryShape(Shape):
 
 
 def _shape_of(content: object) -> type[InventoryShape]:
-    """The shape of a file: it has the keys of the runtimes that the file names."""
+    """Return the shape of a file, with the keys of the runtimes that the file names."""
     return _with_sites(frozenset(name for name in names("runtimes") if isinstance(content, dict) and name in content))
 
 
@@ -121,7 +121,7 @@ def _by_hardware(runtime: str, model: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """One host that can be a node. `prefix` is where its MPI is, "" where the matrix or PATH says so."""
+    """One host that can be a node. `prefix` is that of its MPI; "" leaves it to the matrix or to PATH."""
 
     address: str
     reach: ConnectionInfo = field(default_factory=ConnectionInfo)
@@ -131,7 +131,7 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredHost:
-    """A host of a source that may be of several kinds of hardware, and what it claims to be."""
+    """A host of a source that may be of several kinds of hardware, and its entry in that source."""
 
     host: Host
     claim: SourcedHost
@@ -143,9 +143,9 @@ LOCAL = Host("localhost")
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """What is where. Without a file (`given` False) this machine is the only host of most kinds.
+    """The hosts and site settings of a run.
 
-    `sites` are the settings of runtimes at this site, by runtime and then by hardware (`*` for all that it has).
+    Without a file (`given` False) this machine is the only host of most kinds.
     """
 
     given: bool = False
@@ -155,15 +155,18 @@ class Inventory:
     build: Mapping[str, BuildShape] = field(default_factory=dict)
     offers: tuple[ConfiguredHost, ...] = ()
     gathered: tuple[Gathered, ...] = ()
+    #: The settings of runtimes at this site: by runtime, then by hardware (`*` for all of the runtime).
     sites: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    _known: dict[tuple[str, str, str | None], tuple[Host, ...]] = field(default_factory=dict, repr=False, compare=False)
-    _said: dict[str | None, list[int]] = field(default_factory=dict, repr=False, compare=False)
+    _candidates: dict[tuple[str, str, str | None], tuple[Host, ...]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
+    _by_name: dict[str | None, list[int]] = field(default_factory=dict, repr=False, compare=False)
 
     def bind(self, nodes: tuple[Hardware, ...]) -> tuple[Host, ...]:
-        """A host for each node of a placement. CPUs as processes or containers may share one, others need one each.
+        """Choose a host for each node of a placement.
 
-        The first of its kind that no node before it has, in the order of the inventory: always the same ones. Raises
-        NotHere naming the kind of hardware that is missing.
+        The first free host of a kind is chosen in the order of the inventory, so the choice is deterministic. CPU nodes
+        that are processes or containers may share a host. Raises NotHere with the missing kind of hardware.
         """
         places: dict[str, int] = {}
         counts: dict[str, int] = {}
@@ -171,74 +174,74 @@ class Inventory:
         hosts: list[Host] = []
         for hardware in nodes:
             if runtime_of(hardware.runtime).schedules:
-                hosts.append(self._to_come(hardware, len(hosts)))
+                hosts.append(self._unplaced_host(hardware, len(hosts)))
                 continue
             name, known = hardware.name, self.known(hardware)
             own = len(self.hardware.get(name, ()))
             free = (i for i in range(places.get(name, 0), len(known)) if i < own or known[i] not in used)
             place = next(free, None)
             places[name] = len(known) if place is None else place + 1
-            host = self._shared(hardware, counts.get(name, 0), known) if place is None else known[place]
+            host = self._shared_host(hardware, counts.get(name, 0), known) if place is None else known[place]
             counts[name] = counts.get(name, 0) + 1
             used.add(host)
             hosts.append(host)
         return tuple(hosts)
 
     def known(self, hardware: Hardware) -> tuple[Host, ...]:
-        """The hosts that may be of that hardware: those that the file lists, then those of its sources, in order."""
+        """Return the hosts that may be of that hardware, in order: those of the file, then those of its sources."""
         wanted = hardware.accelerator
         key = hardware.name, wanted.platform, wanted.arch
-        if key not in self._known:
+        if key not in self._candidates:
             offered = (self.offers[place].host for place in self._fitting(hardware))
-            self._known[key] = (*self.hardware.get(hardware.name, ()), *offered)
-        return self._known[key]
+            self._candidates[key] = (*self.hardware.get(hardware.name, ()), *offered)
+        return self._candidates[key]
 
     def _fitting(self, hardware: Hardware) -> list[int]:
-        """Places of the offers that may be of that hardware: those said to be are looked up, the others asked."""
-        if not self._said:
+        """Return indices of sourced hosts that may be of that hardware, by the names of the user or by rules."""
+        if not self._by_name:
             for place, offer in enumerate(self.offers):
                 for name in (None,) if offer.claim.hardware is None else offer.claim.hardware:
-                    self._said.setdefault(name, []).append(place)
-        asked = (place for place in self._said.get(None, ()) if self.offers[place].claim.fits(hardware))
-        return sorted({*self._said.get(hardware.name, ()), *asked})
+                    self._by_name.setdefault(name, []).append(place)
+        matching = (place for place in self._by_name.get(None, ()) if self.offers[place].claim.fits(hardware))
+        return sorted({*self._by_name.get(hardware.name, ()), *matching})
 
     def build_of(self, image: str) -> tuple[Mapping[str, str], str]:
-        """Build arguments and network of an image by its folder's name, as this site wants them."""
+        """Return the build arguments and network that this site sets for an image, by the name of its folder."""
         everywhere, own = (self.build.get(name, BuildShape()) for name in ("*", image))
         return {**everywhere.args, **own.args}, own.network or everywhere.network
 
     def settings(self) -> Iterator[object]:
-        """Yield settings that may hold secrets: of builds and of runtimes, and texts that a source calls secret."""
+        """Yield settings that may hold secrets: of builds, of runtimes, and the secrets of sources."""
         yield from (plain(site) for sites in self.sites.values() for site in sites.values())
         yield from (dict(build.args) for build in self.build.values())
         yield from ({"password": text} for one in self.gathered for text in one.secrets)
 
     def site(self, hardware: Hardware) -> Hardware:
-        """A kind with the settings that its runtime has at this site."""
+        """Return a kind of hardware with the settings that its runtime has at this site."""
         runtime, settings = runtime_of(hardware.runtime), hardware.settings
         for site in self._site(hardware):
             settings = runtime.with_site(settings, site)
         return hardware if settings == hardware.settings else replace(hardware, settings=settings)
 
     def _site(self, hardware: Hardware) -> list[Any]:
-        """What the file says of a kind's runtime: of all that it has, then of that kind."""
+        """Return the settings of the file for a kind: those for all hardware of its runtime, then its own."""
         sites = self.sites.get(hardware.runtime, {})
         return [sites[name] for name in ("*", hardware.name) if name in sites]
 
-    def _to_come(self, hardware: Hardware, index: int) -> Host:
-        """A node whose host is still to be chosen by a scheduler: it has a name of ours until then."""
+    def _unplaced_host(self, hardware: Hardware, index: int) -> Host:
+        """Return a host with a provisional name, for a node that a scheduler places later."""
         prefixes = [found for site in self._site(hardware) if (found := getattr(site, "prefix", None))]
         return Host(f"node{index}", prefix=prefixes[-1] if prefixes else "")
 
-    def _shared(self, hardware: Hardware, place: int, known: tuple[Host, ...]) -> Host:
-        """A host that another node has already, for the node after `place` others of its kind."""
+    def _shared_host(self, hardware: Hardware, place: int, known: tuple[Host, ...]) -> Host:
+        """Return a host that another node has already, for the node after `place` others of its kind."""
         runtime = runtime_of(hardware.runtime)
         shared = runtime.shares_host(hardware)
         if shared and known:
             return known[place % len(known)]
         if not self.given and not runtime.needs_inventory and (shared or place == 0):
             return LOCAL
-        hint = f" (`hetgpu doctor --list --inventory {self.file}` says what it has)" if self.gathered else ""
+        hint = f" (`hetgpu doctor --list --inventory {self.file}` lists its hosts)" if self.gathered else ""
         if shared:
             raise NotHere(f"needs hardware {hardware.name}, which the inventory {self.file} lacks{hint}")
         platform, arch = hardware.accelerator.platform, hardware.accelerator.arch or "any"
@@ -251,9 +254,9 @@ class Inventory:
 
 
 def read(given: str | Path, *, files_only: bool = False) -> Inventory:
-    """The inventory of a file, or of a source (`slurm:nodes.json`). Raises InventoryError with every complaint.
+    """Read the inventory of a file, or of a source (`slurm:nodes.json`). Raises InventoryError with every error.
 
-    With `files_only` sources that are no files (standard input, this machine) are left out.
+    With `files_only`, sources that are no files (standard input, this machine) are left out.
     """
     spec = spec_of(str(given))
     if spec is None:
@@ -269,24 +272,24 @@ def read(given: str | Path, *, files_only: bool = False) -> Inventory:
 
 
 def _of_file(path: Path, files_only: bool) -> Inventory:
-    """The inventory of a YAML file; its relative paths start at its folder."""
-    complaints = Complaints(str(path))
+    """Read the inventory of a YAML file. Its relative paths start at its folder."""
+    diagnostics = Diagnostics(str(path))
     other = (
         "" if path.suffix in (".yaml", ".yml") else f"; of another kind? {', '.join(names('inventories'))}: KIND:PATH"
     )
     try:
         tree = source.load(path)
         if not isinstance(tree, source.Mapping) and other:
-            complaints.add(tree.line, f"the file must be a map{other}")
-            raise InventoryError(complaints.listed())
+            diagnostics.add(tree.line, f"the file must be a map{other}")
+            raise InventoryError(diagnostics.listed())
         content = source.plain(tree) or {}
         shape = _shape_of(content).model_validate(content)
     except source.SourceError as error:
-        complaints.add(error.line, f"{error}{other if str(error).startswith('not YAML') else ''}")
-        raise InventoryError(complaints.listed()) from None
+        diagnostics.add(error.line, f"{error}{other if str(error).startswith('not YAML') else ''}")
+        raise InventoryError(diagnostics.listed()) from None
     except ValidationError as error:
-        complaints.invalid(error, tree, "", _with_sites(frozenset(names("runtimes"))))
-        raise InventoryError(complaints.listed()) from None
+        diagnostics.invalid(error, tree, "", _with_sites(frozenset(names("runtimes"))))
+        raise InventoryError(diagnostics.listed()) from None
     folder = path.parent.absolute()
     hosts = {name: tuple(entry.host(folder) for entry in entries) for name, entries in shape.hardware.items()}
     stacks = {name: _below(folder, prefix) for name, prefix in shape.stacks.items()}
@@ -306,31 +309,31 @@ def _of_file(path: Path, files_only: bool) -> Inventory:
 
 
 def _offers(gathered: Gathered, defaults: Mapping[str, Any], folder: Path) -> tuple[ConfiguredHost, ...]:
-    """The hosts of a source. InventoryError with a complaint for every address, user and port that cannot be one."""
-    complaints = Complaints(gathered.spec.path or str(gathered.spec))
+    """Return the hosts of a source. Raises InventoryError with every invalid address, user and port."""
+    diagnostics = Diagnostics(gathered.spec.path or str(gathered.spec))
     offers = []
     for claim in gathered.claims:
         try:
             host = HostShape.model_validate({**defaults, **_keys(claim.found)}).host(folder)
         except ValidationError as error:
             for detail in error.errors(include_url=False):
-                complaints.add(claim.found.line, f"{show(claim.found.name)}: {_wrong(detail)}")
+                diagnostics.add(claim.found.line, f"{show(claim.found.name)}: {_wrong(detail)}")
         else:
             offers.append(ConfiguredHost(host, claim))
-    if complaints:
-        raise InventoryError(complaints.listed())
+    if diagnostics:
+        raise InventoryError(diagnostics.listed())
     return tuple(offers)
 
 
 def _keys(found: ListedHost) -> dict[str, Any]:
-    """A found host as keys of HostShape; what is not told is left to the defaults."""
+    """Return a listed host as keys of HostShape. Missing values are left to the defaults."""
     address = f"[{found.address}]" if found.address.startswith(":") else found.address
     keys: dict[str, Any] = {"address": address}
     keys |= {key: getattr(found, key) for key in ("user", "port", "key") if getattr(found, key) is not None}
     if found.engine_host:
         user = f"{found.user}@" if found.user else ""
-        there = f"[{found.engine_host}]" if ":" in found.engine_host else found.engine_host
-        keys["engine"] = f"ssh://{user}{there}{f':{found.port}' if found.port else ''}"
+        engine_host = f"[{found.engine_host}]" if ":" in found.engine_host else found.engine_host
+        keys["engine"] = f"ssh://{user}{engine_host}{f':{found.port}' if found.port else ''}"
     return keys
 
 

@@ -1,7 +1,7 @@
-"""An inventory out of what a site has already: `KIND:PATH`, or `from: {KIND: PATH, ...}` in a YAML inventory.
+"""Inventories from existing sources of a site: `KIND:PATH`, or `from: {KIND: PATH, ...}` in a YAML inventory.
 
-The kinds are the files of `inventories/`, which read text; here that text is fetched, and its hosts get a name of
-hardware where the user says it.
+The kinds are the files of `inventories/`, which parse text. This module fetches that text. It also assigns names of
+hardware to the hosts if the user gives any.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _SPEC = re.compile(r"([A-Za-z][A-Za-z0-9_.+-]*):(.*)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """One source: a kind by its name in `inventories/`; `path` is a file, STDIN, or None to ask this machine."""
+    """One source: a kind by its name in `inventories/`; `path` is a file, STDIN, or None to query this machine."""
 
     kind: str
     path: str | None
@@ -49,19 +49,22 @@ class Spec:
 
     @property
     def is_file(self) -> bool:
-        """Whether its text is in a file that can be read again."""
+        """Return whether its text is in a file that can be read again."""
         return self.path not in (None, STDIN)
 
 
 @dataclass(frozen=True, slots=True)
 class SourcedHost:
-    """A host that a source found. `hardware` are names that the user gave it; None where it is to be found by rules."""
+    """A host of a source. `hardware` are the names that the user gave it; None means that rules find them."""
 
     found: ListedHost
     hardware: tuple[str, ...] | None = None
 
     def fits(self, wanted: Hardware) -> bool:
-        """Whether the host is of that hardware: as said, else by its groups, its name, or its platform and arch."""
+        """Return whether the host is of that hardware.
+
+        A name that the user gave decides; otherwise its groups, its name, or its platform and arch do.
+        """
         if self.hardware is not None:
             return wanted.name in self.hardware
         if wanted.name in self.found.groups or re.fullmatch(rf"{re.escape(wanted.name)}[-_.]?[0-9]*", self.found.name):
@@ -73,7 +76,7 @@ class SourcedHost:
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """What one source came to, for doctor: its claims in their order, what was left out, what it calls secret."""
+    """The hosts of one source in order, with the entries `left` out and its secrets. `hetgpu doctor` prints it."""
 
     spec: Spec
     title: str
@@ -83,7 +86,7 @@ class Gathered:
 
 
 def spec_of(text: str) -> Spec | None:
-    """The source that `KIND:PATH` means; None where it is a file, of ours. UsageError for a kind that there is not."""
+    """Parse `KIND:PATH`; None for an inventory file. Raises UsageError for an unknown kind."""
     match = _SPEC.fullmatch(text)
     if not match or os.path.exists(text):  # noqa: PTH110 - Path.exists raises for a name too long
         return None
@@ -101,14 +104,14 @@ def _patterns(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
-# What ssh takes as a user: never an option.
+# ssh takes it as a user, so it must be no option.
 User = Annotated[str, Form(r"^[A-Za-z0-9_][A-Za-z0-9_.@-]*\$?$", "be a user's name")]
 Port = Annotated[int, Field(ge=1, le=65535)]
 Patterns = Annotated[tuple[str, ...], BeforeValidator(_patterns, json_schema_input_type=str | list[str])]
 
 
 class _Common(Shape):
-    """What may be said of a source besides where it is: defaults for its hosts, and which hardware they are."""
+    """The settings of a source besides its kind and path: defaults for its hosts, and their hardware."""
 
     model_config = ConfigDict(defer_build=True)
 
@@ -128,11 +131,11 @@ class _Common(Shape):
         return self
 
     def kinds(self) -> list[str]:
-        """Keys of it that are kinds of sources."""
+        """Return the keys that are kinds of sources."""
         return sorted(self.model_fields_set - set(_Common.model_fields))
 
     def spec(self, folder: Path) -> Spec:
-        """The source; a relative path starts at `folder`."""
+        """Return the source. A relative path starts at `folder`."""
         (kind,) = self.kinds()
         path: str | None = getattr(self, kind)
         if path is None or path == STDIN:
@@ -140,7 +143,7 @@ class _Common(Shape):
         return Spec(kind, str(folder / os.path.expanduser(path)))  # noqa: PTH111 - there may be no such home
 
     def defaults(self) -> dict[str, Any]:
-        """Keys of a host that are the same for all that do not say otherwise."""
+        """Return the default values for keys of its hosts."""
         given = {"user": self.user, "port": self.port, "key": self.key, "prefix": self.prefix}
         return {
             **{key: value for key, value in given.items() if value is not None},
@@ -149,7 +152,7 @@ class _Common(Shape):
 
 
 _FILE = Annotated[str | None, Field(description="a file; - is standard input, nothing asks this machine")]
-# One of another package may have a name that is a key here, or none that a model takes: it has KIND:PATH alone.
+# A kind of another package may have the name of a key, or a name that no model accepts. Then only KIND:PATH works.
 _TAKEN = {*dir(_Common), *_Common.model_fields}
 _KINDS: dict[str, Any] = {
     name: (_FILE, None) for name in names("inventories") if name.isidentifier() and name not in _TAKEN
@@ -162,7 +165,7 @@ else:
 
 
 def gather(spec: Spec, hardware: str | Mapping[str, Iterable[str]] | None = None) -> Gathered:
-    """Reads a source. InventoryError, with its file and line, for what cannot be read or is no such source."""
+    """Read a source. Raises InventoryError with file and line if it cannot be read or parsed."""
     kind = find("inventories", spec.kind, InventorySource)  # type: ignore[type-abstract]
     text = _text(_fetched(spec, kind), spec)
     try:
@@ -172,20 +175,20 @@ def gather(spec: Spec, hardware: str | Mapping[str, Iterable[str]] | None = None
     except Exception as error:  # a reader of another package
         from_package = f"{type(error).__name__}: {error}"
         raise InventoryError([_at(spec, None, f"{kind.__module__} fails at it: {from_package}")]) from error
-    claims = tuple(SourcedHost(found, _said(found, hardware)) for found in listing.hosts)
+    claims = tuple(SourcedHost(found, _assigned_hardware(found, hardware)) for found in listing.hosts)
     return Gathered(spec, kind.title, claims, listing.skipped, listing.secrets)
 
 
-def _said(found: ListedHost, hardware: str | Mapping[str, Iterable[str]] | None) -> tuple[str, ...] | None:
+def _assigned_hardware(found: ListedHost, hardware: str | Mapping[str, Iterable[str]] | None) -> tuple[str, ...] | None:
     if hardware is None or isinstance(hardware, str):
         return (found.hardware or None) if hardware is None else (hardware,)
-    told = (found.name, found.address, *found.groups)
-    return tuple(name for name, globs in hardware.items() if any(fnmatchcase(a, glob) for glob in globs for a in told))
+    labels = (found.name, found.address, *found.groups)
+    return tuple(name for name, globs in hardware.items() if any(fnmatchcase(a, b) for b in globs for a in labels))
 
 
 def _at(spec: Spec, line: int | None, text: str) -> str:
-    where = f"{spec.kind}:{STDIN}" if spec.path == STDIN else spec.path or spec.kind
-    return f"{where}{f':{line}' if line else ''}: {' '.join(text.split())[:600]}"
+    place = f"{spec.kind}:{STDIN}" if spec.path == STDIN else spec.path or spec.kind
+    return f"{place}{f':{line}' if line else ''}: {' '.join(text.split())[:600]}"
 
 
 def _fetched(spec: Spec, kind: type[InventorySource]) -> bytes:
@@ -201,10 +204,10 @@ def _fetched(spec: Spec, kind: type[InventorySource]) -> bytes:
     except source.SourceError as error:
         raise InventoryError([_at(spec, None, str(error))]) from None
     except NotHere as error:
-        raise InventoryError([_at(spec, None, f"nothing here tells of {kind.title}: {error}")]) from None
+        raise InventoryError([_at(spec, None, f"no access to {kind.title}: {error}")]) from None
     except OSError as error:
-        said = str(error).partition("!")[0]
-        why = f"standard input cannot be read ({said}); keep it in a file: {spec.kind}:PATH"
+        reason = str(error).partition("!")[0]
+        why = f"standard input cannot be read ({reason}); keep it in a file: {spec.kind}:PATH"
         raise InventoryError([_at(spec, None, why)]) from None
     raise InventoryError([_at(spec, None, f"{kind.title}: its file is missing; write {spec.kind}:PATH")])
 
@@ -213,7 +216,7 @@ _MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (code
 
 
 def _text(data: bytes, spec: Spec) -> str:
-    """What PowerShell writes is UTF-16, with a mark that says so."""
+    """Decode a text by its byte order mark, as PowerShell writes UTF-16; without one it is UTF-8."""
     encoding = next((name for mark, name in _MARKS if data.startswith(mark)), "utf-8")
     try:
         text = data.decode(encoding)
@@ -226,11 +229,11 @@ def _text(data: bytes, spec: Spec) -> str:
 
 
 def kind_of(claim: SourcedHost) -> str:
-    """What a host can be, in words: `g4dn`, `cuda sm_75`, `GPUs of unknown kind`, `cpu`."""
+    """Describe the possible hardware of a host: `g4dn`, `cuda sm_75`, `GPUs of unknown kind`, `cpu`."""
     if claim.hardware is not None:
         return ", ".join(claim.hardware) or "no hardware by its pattern"
     if claim.found.platform == UNKNOWN_PLATFORM:
-        return "GPUs of unknown kind" if claim.found.gpus else "what its name and groups say"
+        return "GPUs of unknown kind" if claim.found.gpus else "hardware by its name and groups"
     if not claim.found.platform and claim.found.gpus is None:
-        return "cpu (nothing is said of GPUs)"
+        return "cpu (no GPUs listed)"
     return f"{claim.found.platform or 'cpu'} {claim.found.arch}".strip()

@@ -9,8 +9,8 @@
       status: established
 
 An entry matches a failure if everything in `match` is found. The key matches by glob, a pattern in the quoted line or
-the detail, texts anywhere in the log. An entry does not match if a further failure in the log is of the kinds `unless`,
-or a condition of `when` is known to be false.
+the detail, texts anywhere in the log. It does not match if the log has a further failure of a kind in `unless`. Nor
+does it match if a condition of `when` is known to be false.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ QUOTED = 60
 class MatchCriteria(NamedTuple):
     """The requirements of an entry: one of `signatures`, of `kinds` and of `any_texts`, and all `texts`.
 
-    Empty ones require nothing. No further failure in the log may be of the kinds `unless`: it would be the cause, or
-    have a cause of its own.
+    Empty ones require nothing. No further failure in the log may be of the kinds `unless`. Such a failure would be the
+    cause, or have a cause of its own.
     """
 
     signatures: tuple[str, ...] = ()
@@ -58,13 +58,13 @@ class MatchCriteria(NamedTuple):
 
         `present` are the texts in its log, `others` the log's other failures.
         """
-        said = f"{signature.primary_line}\n{signature.detail or ''}"
+        text = f"{signature.primary_line}\n{signature.detail or ''}"
         return (
             (not self.signatures or any(fnmatch.fnmatchcase(signature.key, glob) for glob in self.signatures))
             and (not self.kinds or signature.kind in self.kinds)
             and self.has_texts(present)
             and not any(other.kind in self.unless and other.key != signature.key for other in others)
-            and (not self.pattern or found(self.pattern, said))
+            and (not self.pattern or found(self.pattern, text))
         )
 
     def has_texts(self, present: Mapping[str, object]) -> bool:
@@ -101,11 +101,11 @@ class HarmlessText(NamedTuple):
 
     def quoted(self, line: str) -> HarmlessText:
         """Return it with a quote of the line: its beginning, or the part from the text on."""
-        told = " ".join(line.split())
-        at = max(told.find(self.text), 0)
+        flat = " ".join(line.split())
+        at = max(flat.find(self.text), 0)
         start = 0 if at + len(self.text) <= QUOTED else at
-        cut = told[start : start + QUOTED]
-        return self._replace(quote=f"{'...' * (start > 0)}{cut}{'...' * (start + QUOTED < len(told))}")
+        cut = flat[start : start + QUOTED]
+        return self._replace(quote=f"{'...' * (start > 0)}{cut}{'...' * (start + QUOTED < len(flat))}")
 
 
 class KnownFailures(NamedTuple):

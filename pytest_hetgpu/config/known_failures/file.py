@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field, ValidationError
 from pytest_hetgpu.config.known_failures import patterns
 from pytest_hetgpu.config.known_failures.entries import FailureEntry, MatchCriteria
 from pytest_hetgpu.config.matrix import source
-from pytest_hetgpu.config.matrix.complaints import Complaints
+from pytest_hetgpu.config.matrix.diagnostics import Diagnostics
 from pytest_hetgpu.config.matrix.models import Kinds, Link, Mca, RemedyShape
 from pytest_hetgpu.config.matrix.source import SourceError, plain
 from pytest_hetgpu.errors import KnowledgeError
@@ -40,7 +40,7 @@ class MatchCriteriaShape(Shape):
     unless: Annotated[Kinds | None, Field(description="outcomes of which no further failure in the log is")] = None
 
     def fit(self) -> MatchCriteria:
-        """Convert to a MatchRule."""
+        """Convert to MatchCriteria."""
         kinds, unless = (tuple(Kind(name) for name in names or ()) for names in (self.outcome, self.unless))
         return MatchCriteria(self.signature, self.pattern or "", kinds, self.texts, self.any_text, unless)
 
@@ -86,52 +86,52 @@ class FailureEntryShape(Shape):
 
 def read(path: Path) -> tuple[FailureEntry, ...]:
     """Read the entries of a file. Raises KnowledgeError with every error found."""
-    complaints = Complaints(str(path))
+    diagnostics = Diagnostics(str(path))
     try:
         tree = source.load(path)
     except SourceError as error:
-        complaints.add(error.line, str(error))
-        raise KnowledgeError(complaints.listed()) from None
-    entries = tuple(_entries(tree, complaints))
-    if complaints:
-        raise KnowledgeError(complaints.listed())
+        diagnostics.add(error.line, str(error))
+        raise KnowledgeError(diagnostics.listed()) from None
+    entries = tuple(_entries(tree, diagnostics))
+    if diagnostics:
+        raise KnowledgeError(diagnostics.listed())
     return entries
 
 
-def _entries(tree: source.Node, complaints: Complaints) -> Iterator[FailureEntry]:
+def _entries(tree: source.Node, diagnostics: Diagnostics) -> Iterator[FailureEntry]:
     if not isinstance(tree, source.Sequence):
-        complaints.add(tree.line, f"a file of known failures is a list of entries, not {show(plain(tree))}")
+        diagnostics.add(tree.line, f"a file of known failures is a list of entries, not {show(plain(tree))}")
         return
     first: dict[str, int] = {}
     for node in tree.items:
         if not isinstance(node, source.Mapping):
-            complaints.add(node.line, f"each entry must be a map, not {show(plain(node))}")
+            diagnostics.add(node.line, f"each entry must be a map, not {show(plain(node))}")
             continue
         try:
             shape = FailureEntryShape.model_validate(plain(node))
         except ValidationError as error:
             name = plain(node.entries["id"]) if "id" in node.entries else None
             place = name if isinstance(name, str) and re.fullmatch(NAME.pattern, name) else "entry"
-            complaints.invalid(error, node, place, FailureEntryShape)
+            diagnostics.invalid(error, node, place, FailureEntryShape)
             continue
-        yield from _sound(shape, node, first, complaints)
+        yield from _sound(shape, node, first, diagnostics)
 
 
 def _sound(
-    shape: FailureEntryShape, node: source.Mapping, first: dict[str, int], complaints: Complaints
+    shape: FailureEntryShape, node: source.Mapping, first: dict[str, int], diagnostics: Diagnostics
 ) -> Iterator[FailureEntry]:
     """Yield the entry, unless it has an error that its shape alone does not show."""
     if shape.id in first:
-        complaints.add(node.line, f"{shape.id} is there twice (first in line {first[shape.id]})")
+        diagnostics.add(node.line, f"{shape.id} is there twice (first in line {first[shape.id]})")
         return
     first[shape.id] = node.line
     fit = shape.match
     if not (fit.signature or fit.pattern or fit.texts or fit.any_text):
-        complaints.add(node.line, f"{shape.id}.match asks for nothing: give a signature, a pattern or texts")
+        diagnostics.add(node.line, f"{shape.id}.match is empty: give a signature, a pattern or texts")
     if shape.harmless and not (fit.texts or fit.any_text):
-        complaints.add(node.line, f"{shape.id} is harmless: give the texts that mean nothing")
+        diagnostics.add(node.line, f"{shape.id} is harmless: give the texts that mean nothing")
     for fact, wanted in shape.when.items():
         problem = check_condition(wanted)
         if problem:
-            complaints.add(node.line, f"{shape.id}.when.{fact}: {problem}")
-    yield shape.entry(f"{complaints.file}:{node.line}")
+            diagnostics.add(node.line, f"{shape.id}.when.{fact}: {problem}")
+    yield shape.entry(f"{diagnostics.file}:{node.line}")

@@ -14,10 +14,10 @@ from pytest_hetgpu.model.lazy_regex import lazy
 from pytest_hetgpu.model.messages import show
 
 _INSTEAD = {
-    "(?=": "looks ahead: say what must follow as a pattern of its own, or in `texts`",
-    "(?!": "looks ahead: say what is there instead, or name the failure in `signature`",
-    "(?<=": "looks behind: write what comes before as part of the pattern",
-    "(?<!": "looks behind: say what is there instead, or name the failure in `signature`",
+    "(?=": "looks ahead: give the text that must follow as another pattern, or in `texts`",
+    "(?!": "looks ahead: give the text that is there instead, or name the failure in `signature`",
+    "(?<=": "looks behind: make the text before it part of the pattern",
+    "(?<!": "looks behind: give the text that is there instead, or name the failure in `signature`",
     "(?P=": "repeats what a group has found: write the text out",
     "\\Z": "is the end in Python alone: write $",
 }
@@ -66,6 +66,6 @@ def _refused(pattern: str, error: Exception) -> str:
     for part, instead in _INSTEAD.items():
         if part in pattern:
             return f"has {part}, which {instead}"
-    said = error.args[0] if error.args else ""
-    reason = said.decode(errors="replace") if isinstance(said, bytes) else str(said)
+    detail = error.args[0] if error.args else ""
+    reason = detail.decode(errors="replace") if isinstance(detail, bytes) else str(detail)
     return f"is not in the syntax of RE2 ({reason}): {_SYNTAX}"

@@ -5,8 +5,8 @@
         ...
       match: {texts: [one, "two", 'three']}         maps, lists and quoted text within one line
 
-Other forms are refused, and PyYAML reads them: anchors, tags, comments after a value, empty values, text that continues
-in the next line. The result equals PyYAML's, with all scalars as text.
+PyYAML reads all other forms: anchors, tags, comments after a value, empty values, text that continues
+in the next line. The result equals that of PyYAML, with all scalars as text.
 """
 
 from __future__ import annotations

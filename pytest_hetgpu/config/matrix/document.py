@@ -1,4 +1,4 @@
-"""A matrix that was read: its hardware, its axes with the settings of each value, its rules."""
+"""A valid matrix: its hardware, its axes with the settings of each value, its rules."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ValidationError
 
-from pytest_hetgpu.config.matrix.complaints import Complaints
+from pytest_hetgpu.config.matrix.diagnostics import Diagnostics
 from pytest_hetgpu.config.matrix.models import Options, ReferenceShape
 from pytest_hetgpu.config.matrix.source import Mapping as MappingNode
 from pytest_hetgpu.errors import MatrixError
@@ -26,10 +26,11 @@ MAIN_AXES = ("placement", "transport", "workload")
 
 
 @dataclass(frozen=True, slots=True)
-class Fragment:
-    """One value of an axis: `raw` holds its settings as source text, `kind` a transport's family or workload's kind.
+class AxisValue:
+    """One value of an axis, with its settings `raw` as source text.
 
-    `nodes` and `launch_from` name a placement's hardware.
+    `kind` is the family of a transport or the kind of a workload. `nodes` and `launch_from` name the hardware of a
+    placement.
     """
 
     axis: str
@@ -43,7 +44,7 @@ class Fragment:
     launch_from: str = ""
 
     def line(self, key: str, part: str | None = None) -> int:
-        """Where this value sets `key` (or the variable `part` of a map)."""
+        """Return the line that sets `key` (or the variable `part` of a map)."""
         child = self.node.entries.get(key)
         if part is not None and isinstance(child, MappingNode) and part in child.lines:
             return child.lines[part]
@@ -55,14 +56,14 @@ class Axis:
     """One axis and its values, in file order."""
 
     name: str
-    values: tuple[Fragment, ...]
+    values: tuple[AxisValue, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Where a rule holds: for each axis it names, the value names it takes, in file order."""
+    """A rule: for each axis it names, the accepted values in file order."""
 
-    what: str
+    kind: str
     where: Mapping[str, tuple[str, ...]]
     origin: Origin
     exclusion: Exclusion | None = None
@@ -70,8 +71,8 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Stated:
-    """A reference, and the cells that it is one for; `node` is where it stands."""
+class ReferenceRule:
+    """A reference and its cells; `node` is its place in the file."""
 
     shape: ReferenceShape
     where: Mapping[str, tuple[str, ...]]
@@ -80,7 +81,7 @@ class Stated:
 
 
 class CellSettings(NamedTuple):
-    """Everything that the values of one cell say together; `launch_from` is empty where the first node starts it."""
+    """The combined settings of one cell; an empty `launch_from` means that the first node starts the job."""
 
     options: Options
     transport: Transport
@@ -91,38 +92,38 @@ class CellSettings(NamedTuple):
 
     @property
     def hardware(self) -> tuple[str, ...]:
-        """Names of the hardware of every node, a launcher without ranks among them as the last."""
+        """Return the hardware of every node; a launch node without ranks is the last."""
         return (*self.nodes, self.launch_from) if self.launch_from else self.nodes
 
 
 class Conflict(NamedTuple):
     """Two values of different axes that set one key differently."""
 
-    one: Fragment
-    other: Fragment
+    one: AxisValue
+    other: AxisValue
     key: str
     part: str | None
 
 
 @dataclass(frozen=True)
 class Document:
-    """A matrix file, checked and ready to be expanded. `over` maps a transport's name to the one it runs over."""
+    """A matrix file, checked and ready to be expanded."""
 
     name: str
     file: str
     sha256: str
     hardware: Mapping[str, Hardware]
     axes: tuple[Axis, ...]
-    transports: Mapping[str, Fragment]
+    transports: Mapping[str, AxisValue]
     include: tuple[Rule, ...]
     exclude: tuple[Rule, ...]
     expect: tuple[Rule, ...]
-    extra: Mapping[tuple[str, str], Fragment] = field(default_factory=dict)
-    references: tuple[Stated, ...] = ()
+    extra: Mapping[tuple[str, str], AxisValue] = field(default_factory=dict)
+    references: tuple[ReferenceRule, ...] = ()
     _cache: dict[tuple[str, tuple[str, ...]], Any] = field(default_factory=dict, repr=False, compare=False)
 
-    def fragment(self, axis: str, name: str) -> Fragment:
-        """The value of that name; values that only an include defines are found too."""
+    def axis_value(self, axis: str, name: str) -> AxisValue:
+        """Return the value of that name, also if only an include defines it."""
         found = self._cache.get((axis, (name,)))
         if found is None:
             on_axis = (value for a in self.axes if a.name == axis for value in a.values if value.name == name)
@@ -131,11 +132,11 @@ class Document:
         return found
 
     def settings(self, values: Sequence[str]) -> CellSettings:
-        """What one cell's values say together. MatrixError names both places where two of them disagree."""
-        fragments = tuple(self.fragment(axis.name, value) for axis, value in zip(self.axes, values, strict=True))
-        placement, transport, workload, *further = fragments
+        """Combine the settings of one cell. Raises MatrixError with both lines if two values disagree."""
+        axis_values = tuple(self.axis_value(axis.name, value) for axis, value in zip(self.axes, values, strict=True))
+        placement, transport, workload, *further = axis_values
         return CellSettings(
-            options=self._options(fragments),
+            options=self._options(axis_values),
             transport=self._cached("transport", (transport, *further), self._transport),
             family=transport.kind,
             workload=self._cached("workload", (workload, *further), self._workload),
@@ -144,115 +145,117 @@ class Document:
         )
 
     def words_of(self, axis: str, value: str) -> tuple[str, ...]:
-        """What cells with that value are known by: its name, its family or kind, a placement's hardware, platforms."""
-        fragment = self.fragment(axis, value)
-        platforms = (self.hardware[name].accelerator.platform for name in fragment.nodes)
-        return tuple(dict.fromkeys(filter(None, (value, fragment.kind, *fragment.nodes, *platforms))))
+        """Return the marks of a value: its name, its family or kind, the hardware and platforms of a placement."""
+        axis_value = self.axis_value(axis, value)
+        platforms = (self.hardware[name].accelerator.platform for name in axis_value.nodes)
+        return tuple(dict.fromkeys(filter(None, (value, axis_value.kind, *axis_value.nodes, *platforms))))
 
     def words(self) -> tuple[str, ...]:
-        """The words of all cells."""
-        fragments = tuple(self.fragments())
+        """Return the marks of all cells."""
+        axis_values = tuple(self.axis_values())
         platforms = (hardware.accelerator.platform for hardware in self.hardware.values())
-        kinds = (f.kind for f in fragments if f.kind)
-        return tuple(dict.fromkeys((*(f.name for f in fragments), *self.hardware, *platforms, *kinds)))
+        kinds = (f.kind for f in axis_values if f.kind)
+        return tuple(dict.fromkeys((*(f.name for f in axis_values), *self.hardware, *platforms, *kinds)))
 
-    def fragments(self) -> Iterator[Fragment]:
-        """Every value: those on the axes, those that includes define, and transports beside the axis."""
+    def axis_values(self) -> Iterator[AxisValue]:
+        """Yield every value: those on the axes, those that includes define, and transports beside the axis."""
         for axis in self.axes:
             yield from axis.values
         yield from self.extra.values()
         yield from self.transports.values()
 
     def names(self, axis: str) -> tuple[str, ...]:
-        """Names of an axis's values, those beside it too."""
-        return tuple(fragment.name for fragment in self.fragments() if fragment.axis == axis)
+        """Return the names of all values of an axis, those beside it included."""
+        return tuple(axis_value.name for axis_value in self.axis_values() if axis_value.axis == axis)
 
     def takes(self, axis: str, name: str) -> frozenset[str]:
-        """The settings of a transport or workload: its own, and those of the transports it runs over."""
-        fragment = self.fragment(axis, name)
+        """Return the settings of a transport or workload; a transport has those of the transports below it, too."""
+        axis_value = self.axis_value(axis, name)
         if axis == "workload":
-            return frozenset(find("workloads", fragment.kind, Workload).Settings.model_fields)  # type: ignore[type-abstract]
-        layers = (find("transports", one.kind, Transport) for one in (fragment, *self.below(fragment)))  # type: ignore[type-abstract]
+            return frozenset(find("workloads", axis_value.kind, Workload).Settings.model_fields)  # type: ignore[type-abstract]
+        layers = (find("transports", one.kind, Transport) for one in (axis_value, *self.below(axis_value)))  # type: ignore[type-abstract]
         return frozenset(key for layer in layers for key in layer.Settings.model_fields)
 
     def check(self, axis: str, values: Sequence[str]) -> None:
-        """Raises MatrixError if a transport or workload cannot be made with these values of the further axes."""
-        further = (self.fragment(a.name, name) for a, name in zip(self.axes[len(MAIN_AXES) :], values[1:], strict=True))
+        """Raise MatrixError if a transport or workload is invalid with these values of the further axes."""
+        further = (
+            self.axis_value(a.name, name) for a, name in zip(self.axes[len(MAIN_AXES) :], values[1:], strict=True)
+        )
         make = self._transport if axis == "transport" else self._workload
-        self._cached(axis, (self.fragment(axis, values[0]), *further), make)
+        self._cached(axis, (self.axis_value(axis, values[0]), *further), make)
 
-    def below(self, transport: Fragment) -> Iterator[Fragment]:
-        """The transports that one runs over, from the next to the lowest."""
+    def below(self, transport: AxisValue) -> Iterator[AxisValue]:
+        """Yield the transports below one, from the next to the lowest."""
         while over := transport.raw.get("over"):
-            transport = self.fragment("transport", over)
+            transport = self.axis_value("transport", over)
             yield transport
 
-    def _cached(self, what: str, fragments: tuple[Fragment, ...], make: Any) -> Any:
-        key = (f"={what}", tuple(fragment.name for fragment in fragments))
+    def _cached(self, kind: str, axis_values: tuple[AxisValue, ...], make: Any) -> Any:
+        key = (f"={kind}", tuple(axis_value.name for axis_value in axis_values))
         if key not in self._cache:
-            self._cache[key] = make(fragments)
+            self._cache[key] = make(axis_values)
         return self._cache[key]
 
-    def _options(self, fragments: tuple[Fragment, ...]) -> Options:
-        for conflict in conflicts(fragments):
+    def _options(self, axis_values: tuple[AxisValue, ...]) -> Options:
+        for conflict in conflicts(axis_values):
             raise self.disagreement(conflict)
         merged: dict[str, Any] = {}
-        # What a transport runs over gives defaults, as hardware does.
-        for fragment in (*reversed(tuple(self.below(fragments[1]))), *fragments):
-            for key, value in fragment.raw.items():
+        # A transport below another one gives defaults, as hardware does.
+        for axis_value in (*reversed(tuple(self.below(axis_values[1]))), *axis_values):
+            for key, value in axis_value.raw.items():
                 if key in COMMON - ADDED:
                     merged[key] = {**merged.get(key, {}), **value} if key in MAPS else value
         return Options.model_validate(merged)
 
-    def _transport(self, fragments: tuple[Fragment, ...]) -> Transport:
-        family = find("transports", fragments[0].kind, Transport)  # type: ignore[type-abstract]
-        raw = dict(self._owned(fragments, family.Settings))
-        over = fragments[0].raw.get("over")
-        lower = self._transport((self.fragment("transport", over), *fragments[1:])) if over else None
-        return family(self._validated(family.Settings, raw, fragments), lower)
+    def _transport(self, axis_values: tuple[AxisValue, ...]) -> Transport:
+        family = find("transports", axis_values[0].kind, Transport)  # type: ignore[type-abstract]
+        raw = dict(self._owned(axis_values, family.Settings))
+        over = axis_values[0].raw.get("over")
+        lower = self._transport((self.axis_value("transport", over), *axis_values[1:])) if over else None
+        return family(self._validated(family.Settings, raw, axis_values), lower)
 
-    def _workload(self, fragments: tuple[Fragment, ...]) -> Workload:
-        kind = find("workloads", fragments[0].kind, Workload)  # type: ignore[type-abstract]
-        return kind(self._validated(kind.Settings, dict(self._owned(fragments, kind.Settings)), fragments))
+    def _workload(self, axis_values: tuple[AxisValue, ...]) -> Workload:
+        kind = find("workloads", axis_values[0].kind, Workload)  # type: ignore[type-abstract]
+        return kind(self._validated(kind.Settings, dict(self._owned(axis_values, kind.Settings)), axis_values))
 
-    def _owned(self, fragments: Iterable[Fragment], model: type[BaseModel]) -> Iterator[tuple[str, Any]]:
+    def _owned(self, axis_values: Iterable[AxisValue], model: type[BaseModel]) -> Iterator[tuple[str, Any]]:
         return (
-            (key, f.raw[key]) for f in fragments for key in f.raw if key in model.model_fields and key not in COMMON
+            (key, f.raw[key]) for f in axis_values for key in f.raw if key in model.model_fields and key not in COMMON
         )
 
-    def _validated(self, model: type[BaseModel], raw: dict[str, Any], fragments: tuple[Fragment, ...]) -> Any:
+    def _validated(self, model: type[BaseModel], raw: dict[str, Any], axis_values: tuple[AxisValue, ...]) -> Any:
         try:
             return model.model_validate(raw)
         except ValidationError as error:
-            complaints = Complaints(self.file)
+            diagnostics = Diagnostics(self.file)
             for detail in error.errors(include_url=False):
                 key = detail["loc"][0] if detail["loc"] else None
-                setters = [f for f in fragments if key in f.raw] or [fragments[0]]
-                complaints.details([detail], setters[-1].node, f"axes.{setters[-1].axis}.{setters[-1].name}", model)
-            raise MatrixError(complaints.listed()) from None
+                setters = [f for f in axis_values if key in f.raw] or [axis_values[0]]
+                diagnostics.details([detail], setters[-1].node, f"axes.{setters[-1].axis}.{setters[-1].name}", model)
+            raise MatrixError(diagnostics.listed()) from None
 
     def disagreement(self, conflict: Conflict) -> MatrixError:
-        """Both places, and both values."""
+        """Describe a conflict: both lines and both values."""
         one, other, key, part = conflict
         name = f"{key}.{part}" if part else key
         first, second = (_written(f.raw[key][part] if part else f.raw[key]) for f in (one, other))
-        complaints = Complaints(self.file)
-        complaints.add(
+        diagnostics = Diagnostics(self.file)
+        diagnostics.add(
             other.line(key, part),
             f"{other.axis} {other.name!r} sets {name} to {second}, but {one.axis} {one.name!r} "
             f"(line {one.line(key, part)}) sets it to {first}, and they meet in one cell",
         )
-        return MatrixError(complaints.listed())
+        return MatrixError(diagnostics.listed())
 
 
 def _written(value: Any) -> str:
     return f"[{', '.join(map(str, value))}]" if isinstance(value, list) else show(value)
 
 
-def conflicts(fragments: Sequence[Fragment]) -> Iterator[Conflict]:
-    """Keys that two of these values, which are of different axes, set to different things."""
-    for index, other in enumerate(fragments):
-        for one in fragments[:index]:
+def conflicts(axis_values: Sequence[AxisValue]) -> Iterator[Conflict]:
+    """Yield the keys that two of these values, which are of different axes, set differently."""
+    for index, other in enumerate(axis_values):
+        for one in axis_values[:index]:
             for key in (key for key in one.raw if key in other.raw and key not in ADDED):
                 mine, theirs = one.raw[key], other.raw[key]
                 if key in MAPS:

@@ -1,4 +1,4 @@
-"""The shape of a kind of node: what it computes and talks with, where it runs, its MPI, what its container gets."""
+"""The shape of a kind of node: its accelerator and fabric, its runtime, its MPI, the settings of its container."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from pytest_hetgpu.model.messages import show
 
 
 class MpiShape(Shape):
-    """Which MPI a node runs, and where it is installed there (its launcher and python3 are in `bin` below it)."""
+    """The MPI of a node and its prefix (its launcher and python3 are in `bin` below it)."""
 
     stack: Annotated[str, choice("stacks", "stack")] = "openmpi-5"
-    prefix: Annotated[Prefix | None, Field(description="on the node; without it, what PATH finds there")] = None
+    prefix: Annotated[Prefix | None, Field(description="on the node; default: the first one in PATH")] = None
 
 
 class FabricShape(Shape):
-    """What connects the node; `gbps` in 1e9 bit/s."""
+    """The network of the node; `gbps` in 1e9 bit/s."""
 
     kind: Annotated[str, choice("fabrics", "fabric"), Field(json_schema_extra={"enum": list(names("fabrics"))})] = "tcp"
     netdev: Device | None = None
@@ -66,8 +66,8 @@ class HardwareShape(Shape):
             raise ValueError(f"{clash}: its package must rename it")
         idle = {"container", "build"} & self.model_fields_set
         if idle and not runtime.uses_containers:
-            theirs = " or ".join(name for name, one in runtimes() if one.uses_containers)
-            raise ValueError(f"{show(min(idle))} is for runtime {theirs}; this is runtime {self.runtime}")
+            suitable = " or ".join(name for name, one in runtimes() if one.uses_containers)
+            raise ValueError(f"{show(min(idle))} is for runtime {suitable}; this is runtime {self.runtime}")
         if others := self.model_fields_set - HardwareShape.model_fields.keys() - {self.runtime}:
             other = min(others)
             raise ValueError(f"{other!r} is for runtime {other}; this is runtime {self.runtime}")
@@ -75,7 +75,7 @@ class HardwareShape(Shape):
         return self
 
     def hardware(self, name: str) -> Hardware:
-        """The noun that the rest of the program knows."""
+        """Convert to a Hardware."""
         found = Hardware(
             name=name,
             accelerator=Accelerator(self.platform, self.arch, self.count, self.memory),
@@ -101,7 +101,7 @@ class HardwareShape(Shape):
 
 
 def shape_of(entry: object) -> type[HardwareShape]:
-    """The shape of an entry: it has the settings of the runtimes that the entry names, as its own or by a key."""
+    """Return the shape of an entry, with the settings of the runtimes that the entry names."""
     if not isinstance(entry, dict):
         return HardwareShape
     named = [entry.get("runtime"), *entry]
@@ -109,7 +109,7 @@ def shape_of(entry: object) -> type[HardwareShape]:
 
 
 def whole_shape() -> type[HardwareShape]:
-    """The shape with the settings of every runtime."""
+    """Return the shape with the settings of every runtime."""
     return _with_settings(frozenset(names("runtimes")))
 
 

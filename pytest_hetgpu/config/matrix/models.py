@@ -1,6 +1,6 @@
-"""The shapes of a matrix file, from which both its validation and its published schema come.
+"""The shapes of a matrix file. Its validation and its published schema are made from them.
 
-Scalars reach these models as their source text: numbers are parsed here, and an environment value `6.10` stays `6.10`.
+Scalars reach these models as source text. Numbers are parsed here, and an environment value `6.10` stays `6.10`.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from pytest_hetgpu.model.thresholds import SPEEDS, TOLERANCE
 from pytest_hetgpu.model.verdict import Kind
 
 BAD_KINDS = tuple(kind.value for kind in Kind if kind not in (Kind.PASSED, Kind.SKIPPED))
-# What `requires` may ask of a node as FACT=VALUE.
+# The facts that `requires` accepts as FACT=VALUE.
 FACTS = ("platform", "arch", "fabric", "runtime")
 
 
-def choice(family: str, what: str) -> AfterValidator:
-    """A name of a family's variants, for `Annotated`; `what` is what a person calls one."""
+def choice(family: str, noun: str) -> AfterValidator:
+    """Return a validator for names of an extension type, for `Annotated`; `noun` is its noun in messages."""
 
     def check(name: str) -> str:
-        # The fake runtime is for tests that make one themselves.
+        # Only tests use the fake runtime, and they construct it themselves.
         choices = stack_names() if family == "stacks" else [found for found in names(family) if found != "fake"]
         if name not in choices:
-            raise ValueError(f"unknown {what} {show(name)} {known(name, choices)}")
+            raise ValueError(f"unknown {noun} {show(name)} {known(name, choices)}")
         try:
             registry.check(family, name)
         except UsageError as error:
@@ -70,7 +70,7 @@ EVERY = "*"
 
 
 def _every(value: Any) -> Any:
-    """One number is that of every size."""
+    """Return one number as that of every size."""
     return {EVERY: value} if isinstance(value, str) else value
 
 
@@ -87,7 +87,7 @@ def _whose(value: Any) -> Any:
 
 
 def _share(value: Any) -> float:
-    """`10%` or `10` as 0.1."""
+    """Parse `10%` or `10` as 0.1."""
     if isinstance(value, float):
         return value
     text = value.strip() if isinstance(value, str) else ""
@@ -105,14 +105,14 @@ def _alone(value: Any) -> Any:
     return [value] if isinstance(value, dict) else value
 
 
-# Launchers hand it to a shell on the other nodes.
+# Launchers pass it to a shell on the other nodes.
 Device = Annotated[str, Form(r"^[A-Za-z0-9_][A-Za-z0-9_.:@+~-]*$", "be one device: letters, digits and _ . : @ + ~ -")]
 # Open MPI puts parameters into the command line of its daemons, where a shell on the other node reads them between ".
 _Parameter = Annotated[
     Value, Form(r"""^[^\x00-\x1f\x7f"$`\\]*$""", 'hold no control character, and none of " $ ` \\, which shells read')
 ]
 Mca = dict[Variable, _Parameter]
-# What a number in YAML stands for where a text is taken: its source.
+# A YAML number in place of a text means its source text.
 Scalar = str | int | float | bool
 Pattern = Annotated[
     tuple[str, ...],
@@ -144,7 +144,7 @@ Requirement = Annotated[str, AfterValidator(_requirement)]
 
 
 class ReferenceShape(Shape):
-    """What a cell's speed is held against: numbers, or a fraction of the speed of fabric, wire or another cell."""
+    """The expected speed of a cell: numbers, or a fraction of the speed of fabric, wire or another cell."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -176,7 +176,7 @@ class ReferenceShape(Shape):
 
 
 class ReferenceRuleShape(ReferenceShape):
-    """The same, of the cells that it names."""
+    """The expected speed of the cells that the rule names."""
 
     where: dict[Name, Pattern] = Field(min_length=1)
 
@@ -195,9 +195,7 @@ class Options(Shape):
         BeforeValidator(listed, json_schema_input_type=str | list[str]),
         Field(description="capabilities of every node, or facts: large-bar, platform=rocm"),
     ] = ()
-    tolerance: Annotated[Percent, Field(description="what a number may be worse than its reference or baseline")] = (
-        TOLERANCE
-    )
+    tolerance: Annotated[Percent, Field(description="allowed loss against the reference or baseline")] = TOLERANCE
     reference: Annotated[
         tuple[ReferenceShape, ...],
         Field(min_length=1),
@@ -208,7 +206,7 @@ class Options(Shape):
 
 
 class PlacementShape(Options):
-    """A placement with settings of its own; without, a list of hardware names will do."""
+    """A placement with settings of its own. A placement without them is a list of hardware names."""
 
     nodes: Annotated[tuple[Name, ...], Field(min_length=1)]
     launch_from: Annotated[Name, Field(description="hardware of a node without ranks that starts the job")] | None = (
@@ -217,20 +215,20 @@ class PlacementShape(Options):
 
 
 class RuleShape(Shape):
-    """Where a rule holds, and why."""
+    """The cells of a rule, and its reason."""
 
     reason: Text | None = None
     issue: Link | None = None
 
 
 class ExcludeShape(RuleShape):
-    """Cells that are not to be run; their reason is kept in the reports."""
+    """Cells that are not run, with the reason for the reports."""
 
     reason: Annotated[Text, Field(min_length=1)]
     where: dict[Name, Pattern] = Field(min_length=1)
 
     def exclusion(self, origin: Origin) -> Exclusion:
-        """The noun."""
+        """Convert to an Exclusion."""
         return Exclusion(self.reason, self.issue, origin)
 
 
@@ -242,7 +240,7 @@ class RemedyShape(Shape):
 
 
 class ExpectShape(RuleShape):
-    """Cells that are known to fail, and how: an outcome, an entry of knowledge, or both."""
+    """Cells that are known to fail, and how: an outcome, a known failure, or both."""
 
     model_config = ConfigDict(json_schema_extra={"anyOf": [{"required": ["outcome"]}, {"required": ["known"]}]})
 
@@ -256,7 +254,7 @@ class ExpectShape(RuleShape):
     strict: Annotated[bool, Field(description="false: fails now and then, so that a pass is ok")] = True
 
     def expectation(self, origin: Origin, known: KnownFailure | None = None) -> Expectation:
-        """The noun; `known` is what knowledge has under the id, for all that is not said here."""
+        """Convert to an Expectation; the known failure gives the values that are not set here."""
         remedy: Mapping[str, Mapping[str, str]] = self.remedy.model_dump() if self.remedy else {}
         return Expectation(
             kinds=tuple(Kind(name) for name in self.outcome or BAD_KINDS),

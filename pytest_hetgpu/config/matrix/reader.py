@@ -1,4 +1,4 @@
-"""Reads a matrix file into a Document, or says everything that is wrong with it."""
+"""Reader of a matrix file: it returns a Document or raises every error of the file."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from pydantic import ValidationError
 from pytest_hetgpu.config.known_failures.entries import KnownFailures
 from pytest_hetgpu.config.known_failures.load import known_failures as shipped
 from pytest_hetgpu.config.matrix import source
-from pytest_hetgpu.config.matrix.complaints import Complaints
-from pytest_hetgpu.config.matrix.document import MAIN_AXES, Document, Fragment
+from pytest_hetgpu.config.matrix.diagnostics import Diagnostics
+from pytest_hetgpu.config.matrix.document import MAIN_AXES, AxisValue, Document
 from pytest_hetgpu.config.matrix.hardware import shape_of, whole_shape
 from pytest_hetgpu.config.matrix.rules import RuleReader
 from pytest_hetgpu.config.matrix.source import Node, Scalar, SourceError, plain
@@ -32,52 +32,52 @@ _VARIABLE = re.compile(r"\$(\$)?\{([^}]*)\}")
 
 
 def read(path: Path, environ: Mapping[str, str], knowledge: Callable[[], KnownFailures] = shipped) -> Document:
-    """The document of a file; `${VAR}` comes from `environ`. Raises MatrixError with every complaint found.
+    """Read a file; `${VAR}` comes from `environ`. Raises MatrixError with every error found.
 
-    `knowledge` gives the known failures that expectations may name.
+    `knowledge` returns the known failures that expectations may name.
     """
-    complaints = Complaints(str(path))
+    diagnostics = Diagnostics(str(path))
     try:
         data = source.fetch(path)
         tree = source.tree(data)
     except SourceError as error:
-        complaints.add(error.line, str(error))
-        raise MatrixError(complaints.listed()) from None
-    document = _Reader(path, complaints, environ, knowledge).document(tree, hashlib.sha256(data).hexdigest())
-    if complaints or document is None:
-        raise MatrixError(complaints.listed())
+        diagnostics.add(error.line, str(error))
+        raise MatrixError(diagnostics.listed()) from None
+    document = _MatrixReader(path, diagnostics, environ, knowledge).document(tree, hashlib.sha256(data).hexdigest())
+    if diagnostics or document is None:
+        raise MatrixError(diagnostics.listed())
     return document
 
 
-class _Reader:
+class _MatrixReader:
     def __init__(
-        self, path: Path, complaints: Complaints, environ: Mapping[str, str], knowledge: Callable[[], KnownFailures]
+        self, path: Path, diagnostics: Diagnostics, environ: Mapping[str, str], knowledge: Callable[[], KnownFailures]
     ) -> None:
         self.knowledge = knowledge
         self.path = path
-        self.complaints = complaints
+        self.diagnostics = diagnostics
         self.environ = environ
 
     def document(self, tree: Node, sha256: str) -> Document | None:
         if not isinstance(tree, source.Mapping) or not tree.entries:
-            self.complaints.add(tree.line, f"a matrix is a map of {', '.join(TOP)}; this is {show(plain(tree))}")
+            self.diagnostics.add(tree.line, f"a matrix is a map of {', '.join(TOP)}; this is {show(plain(tree))}")
             return None
         self.substitute(tree)
-        if self.complaints:
-            # What stands where a variable is missing would only be complained about again.
+        if self.diagnostics:
+            # The empty text of a missing variable would only cause further errors.
             return None
         for key, line in tree.lines.items():
             if key not in TOP and not key.startswith("x-"):
-                self.complaints.add(line, f"unknown key {key!r} {known(key, (*TOP, 'x-...'))}")
+                self.diagnostics.add(line, f"unknown key {key!r} {known(key, (*TOP, 'x-...'))}")
         name = self.name(tree)
         hardware = self.hardware(tree)
-        reader = AxisReader(self.complaints, frozenset(hardware))
+        reader = AxisReader(self.diagnostics, frozenset(hardware))
         transports = reader.transports(self.optional(tree, "transports"))
         node = self.needed(tree, "axes", f"a map with {', '.join(MAIN_AXES)}")
         axes = reader.axes(node, tree.lines["axes"], transports) if node else None
-        if axes is None or self.complaints:
+        if axes is None or self.diagnostics:
             return None
-        rules = RuleReader(self.complaints, axes, reader, self.knowledge)
+        rules = RuleReader(self.diagnostics, axes, reader, self.knowledge)
         include = tuple(rules.includes(tree))
         reader.layers({value.name: value for value in rules.values("transport")})
         self.together(rules.values("placement"), hardware)
@@ -95,37 +95,40 @@ class _Reader:
             references=tuple(rules.references(tree)),
         )
 
-    def together(self, placements: Iterable[Fragment], hardware: Mapping[str, Hardware]) -> None:
-        """Complains of a placement whose nodes their runtime cannot make together."""
+    def together(self, placements: Iterable[AxisValue], hardware: Mapping[str, Hardware]) -> None:
+        """Add an error for a placement whose nodes their runtime cannot start together."""
         for placement in placements:
             names = (*placement.nodes, *filter(None, [placement.launch_from]))
             kinds = [kind for name in names if (kind := hardware.get(name))]
             if why := conflict(kinds, launcher=bool(placement.launch_from)):
-                self.complaints.add(placement.line("nodes"), f"placement {placement.name}: {why}")
+                self.diagnostics.add(placement.line("nodes"), f"placement {placement.name}: {why}")
 
-    def needed(self, tree: source.Mapping, key: str, what: str) -> source.Mapping | None:
-        """A part that a matrix cannot be without."""
+    def needed(self, tree: source.Mapping, key: str, description: str) -> source.Mapping | None:
+        """Return a required part of the matrix; add an error if it is missing."""
         node = tree.entries.get(key)
         if isinstance(node, source.Mapping) and node.entries:
             return node
         misspelt = difflib.get_close_matches(key, [name for name in tree.entries if name not in TOP], 1)
         if node is not None:
-            self.complaints.add(node.line, f"{key} must be {what}, not {show(plain(node))}")
+            self.diagnostics.add(node.line, f"{key} must be {description}, not {show(plain(node))}")
         elif not misspelt:
-            self.complaints.add(tree.line, f"a matrix needs {key}: {what}")
+            self.diagnostics.add(tree.line, f"a matrix needs {key}: {description}")
         return None
 
     def optional(self, tree: source.Mapping, key: str) -> source.Mapping:
-        """A part that may be left out."""
+        """Return a part that may be left out."""
         node = tree.entries.get(key)
         if isinstance(node, source.Mapping):
             return node
         if node is not None and plain(node) is not None:
-            self.complaints.add(node.line, f"{key} must be a map, not {show(plain(node))}")
+            self.diagnostics.add(node.line, f"{key} must be a map, not {show(plain(node))}")
         return source.Mapping(tree.line)
 
     def substitute(self, tree: source.Mapping) -> None:
-        """Writes `${VAR}` out, in values only; `$${VAR}` stays as `${VAR}`. What is free (`x-`) counts where used."""
+        """Replace `${VAR}` in values; `$${VAR}` becomes `${VAR}`.
+
+        Values below `x-` are replaced only if they are used elsewhere.
+        """
         nodes: list[Node] = [node for key, node in tree.entries.items() if not key.startswith("x-")]
         seen = set[int]()
         while nodes:
@@ -146,35 +149,35 @@ class _Reader:
         if value is None:
             near = difflib.get_close_matches(name, self.environ, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"set it, or write $${{{name}}} for the text itself"
-            self.complaints.add(line, f"environment variable {name!r} is not set; {hint}")
+            self.diagnostics.add(line, f"environment variable {name!r} is not set; {hint}")
             return ""
-        # An environment may hold any bytes; those that are no text come as lone surrogates.
+        # An environment may hold any bytes. Python decodes invalid ones as lone surrogates.
         if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
-            self.complaints.add(line, f"environment variable {name!r} is not UTF-8 text")
+            self.diagnostics.add(line, f"environment variable {name!r} is not UTF-8 text")
             return ""
         return value
 
     def name(self, tree: source.Mapping) -> str:
-        """The matrix's own name; a file without one is named by its file name."""
+        """Return the name of the matrix: its own, or that of the file."""
         node = tree.entries.get("name")
         if node is None:
             return re.sub(r"[^A-Za-z0-9_.+-]+", "-", self.path.stem).lstrip("-.+")[:80] or "matrix"
         if not isinstance(node, Scalar) or node.text is None:
-            self.complaints.add(node.line, f"name must be a single value, not {show(plain(node))}")
+            self.diagnostics.add(node.line, f"name must be a single value, not {show(plain(node))}")
             return ""
-        self.complaints.check(NAME.check, node.text, node.line, "name")
+        self.diagnostics.check(NAME.check, node.text, node.line, "name")
         return node.text
 
     def hardware(self, tree: source.Mapping) -> dict[str, Hardware]:
-        """Every kind of node by name; one that is wrong is there too, so that placements may name it."""
+        """Return every kind of node by name, also an invalid one, as placements may name it."""
         found = {}
         node = self.needed(tree, "hardware", "a map from names to kinds of node") or source.Mapping(tree.line)
         for name, entry in node.entries.items():
-            self.complaints.check(NAME.check, name, node.lines[name], "hardware")
+            self.diagnostics.check(NAME.check, name, node.lines[name], "hardware")
             value = plain(entry)
             found[name] = Hardware(name)
             try:
                 found[name] = shape_of(value).model_validate({} if value is None else value).hardware(name)
             except ValidationError as error:
-                self.complaints.invalid(error, entry, f"hardware.{name}", whole_shape())
+                self.diagnostics.invalid(error, entry, f"hardware.{name}", whole_shape())
         return found

@@ -1,4 +1,4 @@
-"""What the matrix says of speeds, as references of single cells; complains of what none of them can be held against."""
+"""References of a matrix as those of single cells. A reference that cannot apply to its cell is an error."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from pytest_hetgpu.config.matrix import source
-from pytest_hetgpu.config.matrix.complaints import Complaints
-from pytest_hetgpu.config.matrix.document import CellSettings, Document, Fragment, Stated
+from pytest_hetgpu.config.matrix.diagnostics import Diagnostics
+from pytest_hetgpu.config.matrix.document import AxisValue, CellSettings, Document, ReferenceRule
 from pytest_hetgpu.config.matrix.models import METRICS, Options, ReferenceShape
 from pytest_hetgpu.extensions.readers.base import operation_of
 from pytest_hetgpu.extensions.workloads.base import Workload
@@ -19,32 +19,32 @@ from pytest_hetgpu.model.thresholds import BANDWIDTHS, PerformanceReference
 
 Cell = tuple[str, ...]
 LARGE = 1 << 20
-"""Below this size a message's time is more latency than bandwidth, and no fraction of the fabric's speed is due."""
+"""Below this size latency dominates the time of a message, and no fraction of the fabric speed is expected."""
 
 
 class Cells(NamedTuple):
-    """All cells of a matrix with their exclusions, and the ids of those."""
+    """All cells of a matrix with their exclusions, and their ids."""
 
     excluded: Mapping[Cell, Exclusion | None]
     ids: Mapping[Cell, str]
 
 
 def references(
-    document: Document, cells: Cells, complaints: Complaints
+    document: Document, cells: Cells, diagnostics: Diagnostics
 ) -> Mapping[Cell, tuple[PerformanceReference, ...]]:
-    """The references of each cell that has any: those of its values first, then those of rules, in file order."""
+    """Return the references of each cell in file order: first those of its values, then those of rules."""
     found: dict[Cell, tuple[PerformanceReference, ...]] = {}
     axes = tuple(axis.name for axis in document.axes)
-    for stated in (*_of_values(document), *document.references):
-        reader = _Reader(document, stated, complaints)
-        hits = [cell for cell in _run(cells) if _names(stated, axes, cell)]
-        if not hits and stated in document.references:
-            complaints.add(stated.origin.line, "this reference matches no cell that is run")
-        if not reader.sound(axes):
+    for rule in (*_of_values(document), *document.references):
+        reader = _ReferenceReader(document, rule, diagnostics)
+        hits = [cell for cell in _run(cells) if _names(rule, axes, cell)]
+        if not hits and rule in document.references:
+            diagnostics.add(rule.origin.line, "this reference matches no cell that is run")
+        if not reader.is_valid(axes):
             continue
         made = {cell: tuple(reader.of(cell, cells)) for cell in hits}
-        if hits and not any(made.values()) and not complaints:
-            reader.complain("names no other cell than those it is a reference for", "of")
+        if hits and not any(made.values()) and not diagnostics:
+            reader.report("names no other cell than those it is a reference for", "of")
         found.update({cell: (*found.get(cell, ()), *more) for cell, more in made.items()})
     return found
 
@@ -53,71 +53,73 @@ def _run(cells: Cells) -> Iterator[Cell]:
     return (cell for cell, exclusion in cells.excluded.items() if exclusion is None)
 
 
-def _names(stated: Stated, axes: Sequence[str], cell: Cell) -> bool:
-    return all(value in stated.where.get(axis, (value,)) for axis, value in zip(axes, cell, strict=True))
+def _names(rule: ReferenceRule, axes: Sequence[str], cell: Cell) -> bool:
+    return all(value in rule.where.get(axis, (value,)) for axis, value in zip(axes, cell, strict=True))
 
 
-def _of_values(document: Document) -> Iterator[Stated]:
-    """The references that stand at values of axes."""
+def _of_values(document: Document) -> Iterator[ReferenceRule]:
+    """Yield the references that values of axes have."""
     on_axes = (value for axis in document.axes for value in axis.values)
-    for fragment in (*on_axes, *document.extra.values(), *document.transports.values()):
-        if "reference" not in fragment.raw:
+    for axis_value in (*on_axes, *document.extra.values(), *document.transports.values()):
+        if "reference" not in axis_value.raw:
             continue
-        shapes = Options.model_validate({"reference": fragment.raw["reference"]}).reference
-        for shape, node in zip(shapes, _nodes(fragment), strict=True):
-            line = fragment.line("reference") if len(shapes) == 1 else node.line
-            yield Stated(shape, {fragment.axis: (fragment.name,)}, node, Origin(fragment.origin.file, line))
+        shapes = Options.model_validate({"reference": axis_value.raw["reference"]}).reference
+        for shape, node in zip(shapes, _nodes(axis_value), strict=True):
+            line = axis_value.line("reference") if len(shapes) == 1 else node.line
+            yield ReferenceRule(
+                shape, {axis_value.axis: (axis_value.name,)}, node, Origin(axis_value.origin.file, line)
+            )
 
 
-def _nodes(fragment: Fragment) -> list[source.Mapping]:
-    node = fragment.node.entries["reference"]
+def _nodes(axis_value: AxisValue) -> list[source.Mapping]:
+    node = axis_value.node.entries["reference"]
     nodes = node.items if isinstance(node, source.Sequence) else [node]
     return [one for one in nodes if isinstance(one, source.Mapping)]
 
 
-class _Reader:
-    """Makes one stated reference that of single cells."""
+class _ReferenceReader:
+    """Converter of one reference to those of single cells."""
 
-    def __init__(self, document: Document, stated: Stated, complaints: Complaints) -> None:
+    def __init__(self, document: Document, rule: ReferenceRule, diagnostics: Diagnostics) -> None:
         self.document = document
-        self.stated = stated
-        self.complaints = complaints
+        self.rule = rule
+        self.diagnostics = diagnostics
 
-    def complain(self, text: str, *keys: str) -> None:
-        """A complaint about a key of the reference, where that stands."""
-        line, node = self.stated.origin.line, self.stated.node
+    def report(self, text: str, *keys: str) -> None:
+        """Add an error about a key of the reference, with the line of that key."""
+        line, node = self.rule.origin.line, self.rule.node
         for key in keys:
             line = node.lines.get(key, line)
             inner = node.entries.get(key)
             if not isinstance(inner, source.Mapping):
                 break
             node = inner
-        self.complaints.add(line, f"{'.'.join(('reference', *keys))}: {text}")
+        self.diagnostics.add(line, f"{'.'.join(('reference', *keys))}: {text}")
 
-    def sound(self, axes: Sequence[str]) -> bool:
-        """Whether the axes and values of another cell exist."""
-        of = self.stated.shape.of
+    def is_valid(self, axes: Sequence[str]) -> bool:
+        """Return whether the axes and values of the other cell exist."""
+        of = self.rule.shape.of
         bad = False
         for axis, value in of.items() if isinstance(of, dict) else ():
             if axis not in axes:
-                self.complain(f"unknown axis {axis!r} {known(axis, axes)}", "of", axis)
+                self.report(f"unknown axis {axis!r} {known(axis, axes)}", "of", axis)
                 bad = True
             elif value not in (names := self.document.names(axis)):
-                self.complain(f"unknown {axis} {value!r} {known(value, names)}", "of", axis)
+                self.report(f"unknown {axis} {value!r} {known(value, names)}", "of", axis)
                 bad = True
         return not bad
 
     def of(self, cell: Cell, cells: Cells) -> Iterator[PerformanceReference]:
-        """The references of one cell; nothing for what it cannot be held against, which is complained of."""
-        shape, settings = self.stated.shape, self.document.settings(cell)
+        """Yield the references of one cell. Add an error if none can apply to it."""
+        shape, settings = self.rule.shape, self.document.settings(cell)
         workload = cell[2]
         if not settings.workload.measured:
-            self.complain(f"workload {workload!r} is not timed")
+            self.report(f"workload {workload!r} is not timed")
             return
         if shape.of is None:
             yield from self._numbers(workload, settings)
             return
-        other = self._other(cell, cells) if isinstance(shape.of, dict) else ""
+        other = self._other_cell(cell, cells) if isinstance(shape.of, dict) else ""
         if other is None:
             return
         if not other and not self._has_speed(cell, settings):
@@ -125,65 +127,65 @@ class _Reader:
         least = shape.min_size or (0 if other else LARGE)
         if not any(point.size >= least for point in settings.workload.points()):
             text = f"workload {workload!r} has no size of {show_size(least)} or more; give min_size"
-            self.complain(text, "min_size")
+            self.report(text, "min_size")
             return
         of = "cell" if other else str(shape.of)
-        yield self._made(settings, of=of, cell=other, fraction=shape.fraction, min_size=least)
+        yield self._reference(settings, of=of, cell=other, fraction=shape.fraction, min_size=least)
 
-    def _made(self, settings: CellSettings, **what: object) -> PerformanceReference:
-        shape = self.stated.shape
+    def _reference(self, settings: CellSettings, **values: object) -> PerformanceReference:
+        shape = self.rule.shape
         tolerance = settings.options.tolerance if shape.tolerance is None else shape.tolerance
-        return PerformanceReference(str(self.stated.origin), tolerance=tolerance, **what)  # type: ignore[arg-type]
+        return PerformanceReference(str(self.rule.origin), tolerance=tolerance, **values)  # type: ignore[arg-type]
 
     def _numbers(self, workload: str, settings: CellSettings) -> Iterator[PerformanceReference]:
-        shape: ReferenceShape = self.stated.shape
+        shape: ReferenceShape = self.rule.shape
         sizes = [point.size for point in settings.workload.points()]
         for metric in METRICS:
             numbers = getattr(shape, metric)
             if numbers is None:
                 continue
             if metric in BANDWIDTHS and not _has_bandwidth(settings.workload):
-                self.complain(f"workload {workload!r} has no bandwidth, only a latency", metric)
+                self.report(f"workload {workload!r} has no bandwidth, only a latency", metric)
                 continue
             for size in (size for size in numbers if size and size not in sizes):
                 ran = known(show_size(size), dict.fromkeys(map(show_size, sizes)), len(sizes))
                 text = f"workload {workload!r} is not run at {show_size(size)} {ran}"
-                self.complain(text, metric, self._key(metric, size))
+                self.report(text, metric, self._key(metric, size))
             if shape.min_size and max(sizes) < shape.min_size:
                 text = f"workload {workload!r} has no size of {show_size(shape.min_size)} or more"
-                self.complain(text, "min_size")
-            yield self._made(settings, metric=metric, numbers=numbers, min_size=shape.min_size or 0)
+                self.report(text, "min_size")
+            yield self._reference(settings, metric=metric, numbers=numbers, min_size=shape.min_size or 0)
 
     def _key(self, metric: str, size: int) -> str:
-        """The size as the file writes it."""
-        node = self.stated.node.entries[metric]
+        """Return the size as the file writes it."""
+        node = self.rule.node.entries[metric]
         keys = node.entries if isinstance(node, source.Mapping) else ()
         return next((key for key in keys if parse_size(key) == size), show_size(size))
 
     def _has_speed(self, cell: Cell, settings: CellSettings) -> bool:
-        """Whether the speed of the fabric or the wire and the workload's can be compared."""
+        """Return whether the speed of the workload is comparable with that of the fabric or the wire."""
         if not _has_bandwidth(settings.workload):
-            self.complain(f"workload {cell[2]!r} has no bandwidth, only a latency", "of")
+            self.report(f"workload {cell[2]!r} has no bandwidth, only a latency", "of")
             return False
-        if self.stated.shape.of == "wire":
+        if self.rule.shape.of == "wire":
             return self._has_wire(cell, settings)
         silent = [name for name in settings.nodes if self.document.hardware[name].fabric.gbps is None]
         for name in silent:
-            self.complain(f"hardware {name!r} does not say how fast its fabric is: give fabric.gbps", "of")
+            self.report(f"hardware {name!r} has no fabric speed: set fabric.gbps", "of")
         return not silent
 
     def _has_wire(self, cell: Cell, settings: CellSettings) -> bool:
-        """Whether there can be a wire between the nodes of a cell."""
+        """Return whether a wire can connect the nodes of a cell."""
         local = all(self.document.hardware[name].runtime == "local" for name in settings.nodes)
         if len(settings.nodes) > 1 and not local:
             return True
         why = "it is one node" if len(settings.nodes) == 1 else "they are this machine (runtime local)"
-        self.complain(f"placement {cell[0]!r} has no wire between its nodes: {why}", "of")
+        self.report(f"placement {cell[0]!r} has no wire between its nodes: {why}", "of")
         return False
 
-    def _other(self, cell: Cell, cells: Cells) -> str | None:
-        """The id of the cell that has the values named; None for the cell itself, and where there is none."""
-        of = self.stated.shape.of
+    def _other_cell(self, cell: Cell, cells: Cells) -> str | None:
+        """Return the id of the other cell. Return None for the cell itself and, with an error, for an unusable one."""
+        of = self.rule.shape.of
         assert isinstance(of, dict)
         axes = [axis.name for axis in self.document.axes]
         other = tuple(of.get(axis, value) for axis, value in zip(axes, cell, strict=True))
@@ -191,25 +193,25 @@ class _Reader:
             return None
         name = "-".join(other)
         if other not in cells.excluded:
-            self.complain(f"{cells.ids[cell]} would be held against {name}, which is no cell of this matrix", "of")
+            self.report(f"{cells.ids[cell]} would be compared with {name}, which is no cell of this matrix", "of")
             return None
         exclusion = cells.excluded[other]
         if exclusion:
             where = f" (line {exclusion.origin.line})" if exclusion.origin else ""
-            self.complain(f"{cells.ids[cell]} would be held against {name}, which is excluded{where}", "of")
+            self.report(f"{cells.ids[cell]} would be compared with {name}, which is excluded{where}", "of")
             return None
         mine, theirs = (self.document.settings(values).workload for values in (cell, other))
-        least = self.stated.shape.min_size or 0
+        least = self.rule.shape.min_size or 0
         points = [point for point in mine.points() if point.size >= least and point not in theirs.points()]
         lacks = [f"{show_size(point.size)} {point.dtype}{' in place' if point.in_place else ''}" for point in points]
         if lacks or not theirs.measured:
-            what = f"is not run at {', '.join(lacks[:5])}" if lacks else "is not timed"
-            self.complain(f"{cells.ids[cell]} would be held against {name}, which {what}", "of")
+            reason = f"is not run at {', '.join(lacks[:5])}" if lacks else "is not timed"
+            self.report(f"{cells.ids[cell]} would be compared with {name}, which {reason}", "of")
             return None
         return cells.ids[other]
 
 
 def _has_bandwidth(workload: Workload) -> bool:
-    """Whether what a workload measures has a bandwidth by the definitions."""
+    """Return whether the measurements of a workload have a bandwidth by its definition."""
     foreign = workload.external(2)
     return metrics.has_bandwidth(operation_of(foreign) if foreign else workload.operation)

@@ -1,4 +1,4 @@
-"""Reads what a matrix says of its cells: `include`, `exclude` and `expect`."""
+"""Reader of the rules of a matrix: `include`, `exclude` and `expect`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pydantic import ValidationError
 
 from pytest_hetgpu.config.known_failures.entries import KnownFailures
 from pytest_hetgpu.config.matrix import source
-from pytest_hetgpu.config.matrix.complaints import Complaints
-from pytest_hetgpu.config.matrix.document import Axis, Fragment, Rule, Stated
+from pytest_hetgpu.config.matrix.diagnostics import Diagnostics
+from pytest_hetgpu.config.matrix.document import Axis, AxisValue, ReferenceRule, Rule
 from pytest_hetgpu.config.matrix.models import ExcludeShape, ExpectShape, ReferenceRuleShape
 from pytest_hetgpu.config.matrix.source import Node, Scalar, plain
 from pytest_hetgpu.config.matrix.values import AxisReader
@@ -22,71 +22,71 @@ from pytest_hetgpu.model.messages import known, show
 
 
 class RuleReader:
-    """Makes rules of one file's entries; complaints are collected, never raised.
+    """Reader of the rules of one file; errors are collected, never raised.
 
-    `extra` holds the values that includes define where they stand, and is filled by `includes`. `knowledge` is asked
-    for when an expectation names a known failure.
+    `includes` fills `extra` with the values that includes define themselves. `knowledge` is called only if an
+    expectation names a known failure.
     """
 
     def __init__(
-        self, complaints: Complaints, axes: Iterable[Axis], reader: AxisReader, knowledge: Callable[[], KnownFailures]
+        self, diagnostics: Diagnostics, axes: Iterable[Axis], reader: AxisReader, knowledge: Callable[[], KnownFailures]
     ) -> None:
         self.knowledge = knowledge
-        self.complaints = complaints
+        self.diagnostics = diagnostics
         self.axes = {axis.name: axis for axis in axes}
         self.reader = reader
-        self.extra: dict[tuple[str, str], Fragment] = {}
+        self.extra: dict[tuple[str, str], AxisValue] = {}
 
-    def values(self, axis: str) -> tuple[Fragment, ...]:
-        """Every value that a rule may name: those on the axis, and those beside it."""
+    def values(self, axis: str) -> tuple[AxisValue, ...]:
+        """Return every value that a rule may name: those on the axis, and those beside it."""
         beside = self.reader.known_transports.values() if axis == "transport" else ()
         extra = (value for (name, _), value in self.extra.items() if name == axis)
         return (*self.axes[axis].values, *beside, *extra)
 
     def includes(self, tree: source.Mapping) -> Iterator[Rule]:
-        """Cells to add; an include names a value of every axis."""
+        """Yield the rules of cells to add. An include names a value of every axis."""
         for node, _ in self.entries(tree, "include"):
             missing = [axis for axis in self.axes if axis not in node.entries]
             if missing:
                 text = f"this include names no {', '.join(missing)}; it must name a value of every axis"
-                self.complaints.add(node.line, text)
+                self.diagnostics.add(node.line, text)
             for key in node.entries:
                 if key not in self.axes:
-                    self.complaints.add(node.lines[key], f"unknown axis {key!r} in include {known(key, self.axes)}")
+                    self.diagnostics.add(node.lines[key], f"unknown axis {key!r} in include {known(key, self.axes)}")
             named = (axis for axis in self.axes if axis in node.entries)
             where = {axis: tuple(dict.fromkeys(self.included(axis, node.entries[axis]))) for axis in named}
             yield Rule("include", where, self.reader.origin(node.line))
 
     def included(self, axis: str, node: Node) -> Iterator[str]:
-        """Names of the values that an include takes of one axis: by name or glob, or defined where they stand."""
+        """Yield the names of an include on one axis: from names, globs, or definitions."""
         items = node.items if isinstance(node, source.Sequence) else [node]
         if not items:
-            self.complaints.add(node.line, f"include.{axis} must not be empty")
+            self.diagnostics.add(node.line, f"include.{axis} must not be empty")
         for item in items:
             if isinstance(item, source.Mapping):
                 yield from self.defined(axis, item)
             elif isinstance(item, Scalar) and item.text is not None:
                 yield from self.matching(axis, item.text, item.line)
             else:
-                self.complaints.add(
+                self.diagnostics.add(
                     item.line, f"include.{axis} must be a name, a list of names or a value, not {show(plain(item))}"
                 )
 
     def defined(self, axis: str, node: source.Mapping) -> Iterator[str]:
-        """The name of a value that an include defines, once it is kept for the cells."""
-        fragment = self.reader.inline(axis, node)
-        if fragment is None:
+        """Store a value that an include defines, and yield its name."""
+        axis_value = self.reader.inline(axis, node)
+        if axis_value is None:
             return
-        first = next((value for value in self.values(axis) if value.name == fragment.name), None)
+        first = next((value for value in self.values(axis) if value.name == axis_value.name), None)
         if first:
-            text = f"{axis} {fragment.name!r} is defined twice (first in line {first.origin.line})"
-            self.complaints.add(node.line, f"{text}; name it, or choose another name")
+            text = f"{axis} {axis_value.name!r} is defined twice (first in line {first.origin.line})"
+            self.diagnostics.add(node.line, f"{text}; name it, or choose another name")
             return
-        self.extra[axis, fragment.name] = fragment
-        yield fragment.name
+        self.extra[axis, axis_value.name] = axis_value
+        yield axis_value.name
 
     def rules(self, tree: source.Mapping, key: str) -> Iterator[Rule]:
-        """Excludes or expects."""
+        """Yield the rules of `exclude` or `expect`."""
         for node, value in self.entries(tree, key):
             if "where" not in value and not self.flat(key, node, value):
                 continue
@@ -94,7 +94,7 @@ class RuleReader:
             try:
                 shape = model.model_validate(value)
             except ValidationError as error:
-                self.complaints.invalid(error, node, key, model)
+                self.diagnostics.invalid(error, node, key, model)
                 continue
             where = self.where(shape.where, node)
             origin = self.reader.origin(node.line)
@@ -104,21 +104,21 @@ class RuleReader:
                 self.conditions(shape, node)
                 yield Rule(key, where, origin, expectation=shape.expectation(origin, self.known(shape, node)))
 
-    def references(self, tree: source.Mapping) -> Iterator[Stated]:
-        """What the speed of the cells that a rule names is held against."""
+    def references(self, tree: source.Mapping) -> Iterator[ReferenceRule]:
+        """Yield the references of the key `reference`."""
         for node, value in self.entries(tree, "reference"):
             try:
                 shape = ReferenceRuleShape.model_validate(value)
             except ValidationError as error:
-                self.complaints.invalid(error, node, "reference", ReferenceRuleShape)
+                self.diagnostics.invalid(error, node, "reference", ReferenceRuleShape)
                 continue
-            yield Stated(shape, self.where(shape.where, node), node, self.reader.origin(node.line))
+            yield ReferenceRule(shape, self.where(shape.where, node), node, self.reader.origin(node.line))
 
     def known(self, shape: ExpectShape, node: source.Mapping) -> KnownFailure | None:
-        """What knowledge has under the id that an expectation names; complains where it has nothing."""
+        """Return the known failure that an expectation names. Add an error if there is none of that id."""
         if shape.known is None:
             if shape.outcome is None:
-                self.complaints.add(node.line, "expect lacks the key 'outcome' (or 'known', a known failure's id)")
+                self.diagnostics.add(node.line, "expect lacks the key 'outcome' (or 'known', a known failure's id)")
             return None
         entries = self.knowledge().by_id
         if shape.known not in entries:
@@ -126,73 +126,73 @@ class RuleReader:
             near = difflib.get_close_matches(shape.known, entries, 1)
             meant = f"did you mean {near[0]!r}? " if near else ""
             text = f"expect.known: unknown failure {show(shape.known)}"
-            self.complaints.add(line, f"{text} ({meant}your own come with --hetgpu-knowledge FILE)")
+            self.diagnostics.add(line, f"{text} ({meant}your own come with --hetgpu-knowledge FILE)")
             return None
         return entries[shape.known].known
 
     def flat(self, key: str, node: source.Mapping, value: dict[str, Any]) -> bool:
-        """Makes `where` of a rule without it: an exclude may name its axes beside its other keys, an expect may not.
+        """Set the key `where` of a rule that lacks it. Return False after an error.
 
-        False where that gave complaints.
+        An exclude may name its axes beside its other keys. An expect may not.
         """
         fields = (ExcludeShape if key == "exclude" else ExpectShape).model_fields
         if key == "expect":
             axes = [name for name in value if name in self.axes and name not in fields]
             for name in axes:
-                self.complaints.add(node.lines[name], f"expect names its axes below the key where: {{{name}: ...}}")
+                self.diagnostics.add(node.lines[name], f"expect names its axes below the key where: {{{name}: ...}}")
             return not axes
         value["where"] = {name: value.pop(name) for name in list(value) if name not in fields}
         unknown = [name for name in value["where"] if name not in self.axes]
         for name in unknown:
             hint = known(name, (*self.axes, "reason", "issue"))
-            self.complaints.add(node.lines[name], f"unknown axis or key {show(name)} in exclude {hint}")
+            self.diagnostics.add(node.lines[name], f"unknown axis or key {show(name)} in exclude {hint}")
         if not value["where"]:
-            self.complaints.add(node.line, f"exclude names no cells; give values of an axis {known('', self.axes)}")
+            self.diagnostics.add(node.line, f"exclude names no cells; give values of an axis {known('', self.axes)}")
         return bool(value["where"]) and not unknown
 
     def where(self, where: Mapping[str, tuple[str, ...]], node: source.Mapping) -> dict[str, tuple[str, ...]]:
-        """Each axis's patterns as the value names they take."""
+        """Return the values that the patterns of each axis match."""
         inner = node.entries.get("where", node)
         lines = inner.lines if isinstance(inner, source.Mapping) else node.lines
         found: dict[str, tuple[str, ...]] = {}
         for axis, patterns in where.items():
             line = lines.get(axis, node.line)
             if axis not in self.axes:
-                self.complaints.add(line, f"unknown axis {axis!r} {known(axis, self.axes)}")
+                self.diagnostics.add(line, f"unknown axis {axis!r} {known(axis, self.axes)}")
                 continue
             hits = (hit for pattern in patterns for hit in self.matching(axis, pattern, line))
             found[axis] = tuple(dict.fromkeys(hits))
         return found
 
     def matching(self, axis: str, pattern: str, line: int) -> Iterator[str]:
-        """Names of the values that a name or glob takes; complains where there are none."""
+        """Yield the names of the values that a name or glob matches. Add an error if there are none."""
         hits = [value.name for value in self.values(axis) if _fits(value, pattern)]
         if not hits:
             choices = known(pattern, (value.name for value in self.values(axis)))
-            self.complaints.add(line, f"{axis} {show(pattern)} matches no value {choices}")
+            self.diagnostics.add(line, f"{axis} {show(pattern)} matches no value {choices}")
         yield from hits
 
     def conditions(self, shape: ExpectShape, node: source.Mapping) -> None:
-        """Complains of version ranges that are none."""
+        """Add an error for each invalid version range."""
         when = node.entries.get("when", node)
         for fact, wanted in shape.when.items():
             problem = check_condition(wanted)
             if problem:
                 line = when.lines.get(fact, when.line) if isinstance(when, source.Mapping) else when.line
-                self.complaints.add(line, f"expect.when.{fact}: {problem}")
+                self.diagnostics.add(line, f"expect.when.{fact}: {problem}")
 
     def entries(self, tree: source.Mapping, key: str) -> Iterator[tuple[source.Mapping, dict[str, Any]]]:
-        """The maps of a list, each with its plain form."""
+        """Yield the maps of a list, each with its plain form."""
         node = tree.entries.get(key)
         items = node.items if isinstance(node, source.Sequence) else []
         if node is not None and not isinstance(node, source.Sequence) and plain(node) is not None:
-            self.complaints.add(node.line, f"{key} must be a list, not {show(plain(node))}")
+            self.diagnostics.add(node.line, f"{key} must be a list, not {show(plain(node))}")
         for item in items:
             if isinstance(item, source.Mapping):
                 yield item, dict(plain(item))
             else:
-                self.complaints.add(item.line, f"each entry of {key} must be a map, not {show(plain(item))}")
+                self.diagnostics.add(item.line, f"each entry of {key} must be a map, not {show(plain(item))}")
 
 
-def _fits(value: Fragment, pattern: str) -> bool:
+def _fits(value: AxisValue, pattern: str) -> bool:
     return fnmatch.fnmatchcase(value.name, pattern) or (bool(value.text) and fnmatch.fnmatchcase(value.text, pattern))

@@ -1,4 +1,4 @@
-"""Keys of files that runtimes define: each has the name of its runtime."""
+"""Keys of files that runtimes define. Each has the name of its runtime."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Model = type[BaseModel]
 def runtime_settings(
     runtimes: Iterable[str], base: Model, model: Callable[[type[NodeProvider]], Model | None]
 ) -> dict[str, Model]:
-    """The models of those runtimes that have one, by name.
+    """Return the models of those runtimes that have one, by name.
 
-    A key that `base` has already cannot be a runtime's.
+    A key of `base` cannot be that of a runtime.
     """
     found: dict[str, Model] = {}
     for name in sorted(set(runtimes) - base.model_fields.keys()):
@@ -29,7 +29,7 @@ def runtime_settings(
 
 
 def extended(base: type[M], fields: Mapping[str, tuple[Any, Any]]) -> type[M]:
-    """A model with further fields, under the name of `base`."""
+    """Extend a model by further fields. It keeps the name of `base`."""
     if not fields:
         return base
     given: dict[str, Any] = dict(fields)
@@ -37,7 +37,7 @@ def extended(base: type[M], fields: Mapping[str, tuple[Any, Any]]) -> type[M]:
 
 
 def default(model: Model) -> Any:
-    """What a key that is left out stands for; `...`, for a key that must be given, if the model lacks defaults."""
+    """Return the value of a key that is left out; `...`, for a required key, if the model lacks defaults."""
     try:
         return model()
     except ValidationError:

@@ -1,4 +1,4 @@
-"""The JSON Schema of a matrix file, from the models that validate it: for editors."""
+"""The JSON Schema of a matrix file for editors, made from the models that validate it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NULL: Json = {"type": "null"}
 
 
 def matrix_schema() -> Json:
-    """Draft 2020-12. Scalars that the models take as text may be written as YAML numbers and booleans too."""
+    """Return the schema (draft 2020-12). A scalar that is text in the models may be a YAML number or boolean."""
     shapes = _Shapes()
     transports, workloads = shapes.described("transports", "family"), shapes.described("workloads", "kind")
     axes = {"placement": _named(shapes.placement()), "transport": transports, "workload": workloads}
@@ -59,7 +59,7 @@ def _named(entry: Json, known: Json | None = None) -> Json:
 
 
 class _Closed(GenerateJsonSchema):
-    """Maps whose keys have a form take no other keys."""
+    """A generator that closes maps whose keys have a pattern."""
 
     def dict_schema(self, schema: DictSchema) -> Json:
         found = super().dict_schema(schema)
@@ -67,22 +67,22 @@ class _Closed(GenerateJsonSchema):
 
 
 class _Shapes:
-    """Schemas of the models; `definitions` collects them by name."""
+    """The schemas of the models; `definitions` collects them by name."""
 
     def __init__(self) -> None:
         self.definitions: dict[str, Json] = {}
 
     def of(self, model: type[BaseModel]) -> Json:
-        """A reference to the schema of one model."""
+        """Return a reference to the schema of one model."""
         return self.define(model.__name__, self.whole(model))
 
     def define(self, name: str, schema: Json) -> Json:
-        """A reference to a schema, from now on a definition."""
+        """Add a definition, and return a reference to it."""
         self.definitions[name] = schema
         return {"$ref": f"#/$defs/{name}"}
 
     def whole(self, model: type[BaseModel]) -> Json:
-        """The schema of one model, written out but for the models in it."""
+        """Return the schema of one model, with references to the models in it."""
         schema = TypeAdapter(model).json_schema(ref_template="#/$defs/{model}", schema_generator=_Closed)
         self.definitions.update(schema.pop("$defs", {}))
         return schema
@@ -91,31 +91,31 @@ class _Shapes:
         return {"anyOf": [{"type": "array", "items": _NAME, "minItems": 1}, self.of(PlacementShape)]}
 
     def entries(self, family: str, key: str) -> dict[str, Json]:
-        """The entry of each variant; its key says which it is."""
+        """Return the entry of each extension; its key names the extension."""
         shapes = {name: self.whole(entry_model(family, name)) for name in names(family)}
         return {name: _with(shape, key, {"const": name}) for name, shape in shapes.items()}
 
     def described(self, family: str, key: str) -> Json:
-        """A map of entries; where an entry's name says its variant, the key may be left out."""
+        """Return the schema of a map of entries. An entry that has the name of its extension may omit the key."""
         entries = {name: self.define(f"{family}.{name}", entry) for name, entry in self.entries(family, key).items()}
         stated = [{**entry, "required": [key]} for entry in entries.values()]
         return _named({"anyOf": stated}, {name: {"anyOf": [entry, *stated, _NULL]} for name, entry in entries.items()})
 
     def setting(self) -> Json:
-        """A further axis's value: options, and the settings of any variant."""
+        """Return the schema of a value of a further axis: options, and the settings of any extension."""
         variants = [(family, name) for family in ("transports", "workloads") for name in names(family)]
         models: list[type[BaseModel]] = [Options, *(entry_model(*variant) for variant in variants)]
         shapes: dict[str, list[Json]] = {}
         for key, value in (pair for model in models for pair in self.whole(model)["properties"].items()):
             if value not in shapes.setdefault(key, []):
                 shapes[key].append(value)
-        # One name may be a setting of several variants.
+        # Several extensions may have a setting of one name.
         properties = {key: found[0] if len(found) == 1 else {"anyOf": found} for key, found in shapes.items()}
         properties.pop("over", None)
         return {"type": ["object", "null"], "properties": properties, "additionalProperties": False}
 
     def include(self) -> Json:
-        """A value of every axis: a name, a list, or a value with a name of its own."""
+        """Return the schema of an include: per axis a name, a list, or a definition."""
         inline = {
             "placement": [self.whole(PlacementShape)],
             "transport": list(self.entries("transports", "family").values()),
@@ -126,7 +126,7 @@ class _Shapes:
         return _map(properties=axes, required=list(MAIN_AXES), additionalProperties=further)
 
     def included(self, axis: str, entries: list[Json]) -> Json:
-        """What an include may say of one axis."""
+        """Return the schema of the values of an include on one axis."""
         named = [_with(entry, "name", _NAME) for entry in entries]
         for entry in named:
             entry["required"] = [*entry.get("required", []), "name"]
@@ -134,7 +134,7 @@ class _Shapes:
         return {"anyOf": [one, {"type": "array", "items": one, "minItems": 1}]}
 
     def exclude(self) -> Json:
-        """`where` may be left out, its axes standing beside `reason`."""
+        """Return the schema of an exclude; without `where`, its axes are beside `reason`."""
         shape = self.whole(ExcludeShape)
         (pattern,) = shape["properties"]["where"]["patternProperties"].values()
         beside = {key: value for key, value in shape["properties"].items() if key != "where"}

@@ -1,12 +1,12 @@
-"""Checks what the values of one cell say together: no two disagree, every setting has a taker, and all of them fit."""
+"""Checks of the combined settings of cells: values agree, every setting is accepted, and all are valid together."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
 
-from pytest_hetgpu.config.matrix.complaints import ALL, Complaints
-from pytest_hetgpu.config.matrix.document import COMMON, MAIN_AXES, Conflict, Document, Fragment, conflicts
+from pytest_hetgpu.config.matrix.diagnostics import ALL, Diagnostics
+from pytest_hetgpu.config.matrix.document import COMMON, MAIN_AXES, AxisValue, Conflict, Document, conflicts
 from pytest_hetgpu.errors import MatrixError
 from pytest_hetgpu.extensions.registry import find, names
 from pytest_hetgpu.extensions.transports.base import Transport
@@ -15,11 +15,11 @@ from pytest_hetgpu.model.messages import known
 Cell = tuple[str, ...]
 
 
-def check_settings(document: Document, cells: Sequence[Cell], complaints: Complaints) -> None:
-    """Complains about the settings of these cells; those that do not run may disagree."""
-    _disagreements(document, cells, complaints)
-    _strangers(document, cells, complaints)
-    if complaints:
+def check_settings(document: Document, cells: Sequence[Cell], diagnostics: Diagnostics) -> None:
+    """Add the errors in the settings of these cells. Values of cells that do not run may disagree."""
+    _disagreements(document, cells, diagnostics)
+    _unaccepted(document, cells, diagnostics)
+    if diagnostics:
         return
     main = len(MAIN_AXES)
     for axis, place in (("transport", 1), ("workload", 2)):
@@ -27,11 +27,11 @@ def check_settings(document: Document, cells: Sequence[Cell], complaints: Compla
             try:
                 document.check(axis, values)
             except MatrixError as error:
-                complaints.take(error)
+                diagnostics.take(error)
 
 
-def _disagreements(document: Document, cells: Sequence[Cell], complaints: Complaints) -> None:
-    """Values of two axes that set one key differently and meet in a cell."""
+def _disagreements(document: Document, cells: Sequence[Cell], diagnostics: Diagnostics) -> None:
+    """Add an error per key that two values of a cell set differently."""
     places = {axis.name: place for place, axis in enumerate(document.axes)}
     met: dict[tuple[int, int], set[tuple[str, str]]] = {}
     for conflict in _possible(document):
@@ -39,15 +39,15 @@ def _disagreements(document: Document, cells: Sequence[Cell], complaints: Compla
         if (one, other) not in met:
             met[one, other] = {(cell[one], cell[other]) for cell in cells}
         if (conflict.one.name, conflict.other.name) in met[one, other]:
-            complaints.take(document.disagreement(conflict))
+            diagnostics.take(document.disagreement(conflict))
 
 
 def _possible(document: Document) -> Iterator[Conflict]:
-    """Disagreements between values of different axes, whether or not they meet."""
-    setters: dict[str, dict[str, list[Fragment]]] = {axis.name: {} for axis in document.axes}
-    for fragment in document.fragments():
-        for key in fragment.raw:
-            setters[fragment.axis].setdefault(key, []).append(fragment)
+    """Yield the conflicts between values of different axes, whether or not a cell combines them."""
+    setters: dict[str, dict[str, list[AxisValue]]] = {axis.name: {} for axis in document.axes}
+    for axis_value in document.axis_values():
+        for key in axis_value.raw:
+            setters[axis_value.axis].setdefault(key, []).append(axis_value)
     for one, other in itertools.combinations(setters.values(), 2):
         pairs = (pair for key in one if key in other for pair in itertools.product(one[key], other[key]))
         seen: set[tuple[str, str]] = set()
@@ -57,29 +57,29 @@ def _possible(document: Document) -> Iterator[Conflict]:
                 yield from conflicts((mine, theirs))
 
 
-def _strangers(document: Document, cells: Sequence[Cell], complaints: Complaints) -> None:
-    """Settings of further axes that a transport or workload they meet does not take."""
+def _unaccepted(document: Document, cells: Sequence[Cell], diagnostics: Diagnostics) -> None:
+    """Add an error per setting of a further axis that the transports or workloads of its cells do not accept."""
     for place, axis in enumerate(document.axes[len(MAIN_AXES) :], len(MAIN_AXES)):
-        values = [value for value in document.fragments() if value.axis == axis.name]
+        values = [value for value in document.axis_values() if value.axis == axis.name]
         special = [(value, key) for value in values for key in value.raw if key not in COMMON]
         met = {(cell[place], cell[1], cell[2]) for cell in cells} if special else set()
         for value, key in special:
             takes = {name: key in document.takes(*name) for name in _takers(document)}
-            lost = [
+            rejected = [
                 (t, w) for v, t, w in met if v == value.name and not (takes["transport", t] or takes["workload", w])
             ]
-            if lost:
-                complaints.add(value.line(key), _stranger(document, value, key, lost))
+            if rejected:
+                diagnostics.add(value.line(key), _describe_unaccepted(document, value, key, rejected))
 
 
 def _takers(document: Document) -> Iterator[tuple[str, str]]:
-    return ((value.axis, value.name) for value in document.fragments() if value.axis in ("transport", "workload"))
+    return ((value.axis, value.name) for value in document.axis_values() if value.axis in ("transport", "workload"))
 
 
-def _stranger(document: Document, value: Fragment, key: str, lost: Sequence[tuple[str, str]]) -> str:
+def _describe_unaccepted(document: Document, value: AxisValue, key: str, rejected: Sequence[tuple[str, str]]) -> str:
     transports = (find("transports", name, Transport) for name in names("transports"))  # type: ignore[type-abstract]
     owner, place = ("transport", 0) if any(key in t.Settings.model_fields for t in transports) else ("workload", 1)
-    strangers = [name for name in document.names(owner) if name in {pair[place] for pair in lost}]
-    choices = known(key, COMMON | document.takes(owner, strangers[0]), ALL)
-    who = f"{owner} {', '.join(strangers)}"
-    return f"{value.axis} {value.name!r} sets {key!r}, which {who} does not take {choices}; exclude those cells"
+    rejecting = [name for name in document.names(owner) if name in {pair[place] for pair in rejected}]
+    choices = known(key, COMMON | document.takes(owner, rejecting[0]), ALL)
+    owners = f"{owner} {', '.join(rejecting)}"
+    return f"{value.axis} {value.name!r} sets {key!r}, which {owners} does not take {choices}; exclude those cells"

@@ -1,8 +1,8 @@
-"""YAML text to a tree whose every value knows its line.
+"""YAML text as a tree with the line of every value.
 
-Read as YAML 1.2 means it by reading no types at all: a scalar is its source text (so `on` is a string and the version
-6.10 keeps its zero), and the models say what type it has. Built from parser events with a stack of our own, so that
-depth, aliases and explicit tags are bounded before anything is made of them.
+No types are read: a scalar is its source text. So `on` is a string, and the version 6.10 keeps its zero. The models
+define the type of each value. The tree is built from parser events with an explicit stack. So depth,
+aliases and tags are bounded before anything is constructed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NULLS = frozenset(("", "~", "null", "Null", "NULL"))
 
 
 class SourceError(Exception):
-    """Text that cannot become a tree; `line` counts from 1, None where the whole file is meant."""
+    """Text that cannot become a tree; `line` counts from 1, None means the whole file."""
 
     def __init__(self, line: int | None, text: str) -> None:
         self.line = line
@@ -70,12 +70,12 @@ Node = Scalar | Sequence | Mapping
 
 
 def load(path: Path) -> Node:
-    """The tree of a file. Raises SourceError: unreadable, too large, not text, not YAML, or beyond the limits."""
+    """Read the tree of a file. Raises SourceError: unreadable, too large, not text, not YAML, or beyond the limits."""
     return tree(fetch(path))
 
 
 def fetch(path: Path, most: int = MAX_BYTES) -> bytes:
-    """What a file holds; of a pipe or device never more than `most` bytes are read. Raises SourceError."""
+    """Read a file; at most `most` bytes, also from a pipe or device. Raises SourceError."""
     try:
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
@@ -92,7 +92,7 @@ def fetch(path: Path, most: int = MAX_BYTES) -> bytes:
 
 
 def tree(data: bytes) -> Node:
-    """The tree of a file's bytes. Raises SourceError."""
+    """Parse the bytes of a file. Raises SourceError."""
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -102,7 +102,7 @@ def tree(data: bytes) -> Node:
 
 
 def parse(text: str) -> Node:
-    """The tree of a text with one YAML document. Raises SourceError."""
+    """Parse a text with one YAML document. Raises SourceError."""
     try:
         return _Builder().build(yaml.parse(text, Loader=_Loader))
     except yaml.reader.ReaderError as error:
@@ -115,7 +115,7 @@ def parse(text: str) -> Node:
 
 
 def _malformed(error: yaml.MarkedYAMLError, text: str) -> SourceError:
-    """The parser's complaint, with the place where the broken thing begins and the character that broke it."""
+    """Convert a parser error, with the place that opened the broken value and the character that broke it."""
     start, mark = error.context_mark, error.problem_mark or error.context_mark
     line = mark.line + 1 if mark else None
     began = start.line + 1 if start else line
@@ -132,7 +132,7 @@ def _malformed(error: yaml.MarkedYAMLError, text: str) -> SourceError:
 
 
 def plain(node: Node) -> Any:
-    """The node as dicts, lists and source texts."""
+    """Convert a node to dicts, lists and source texts."""
     if isinstance(node, Scalar):
         return node.text
     if isinstance(node, Sequence):
@@ -141,9 +141,9 @@ def plain(node: Node) -> Any:
 
 
 class _Builder:
-    """Consumes events; `open` holds the containers being filled, `keys` the key each open map waits to fill.
+    """A consumer of parser events; `open` holds the unfinished containers, `keys` the current key of each open map.
 
-    `merged` holds the keys that each open map has from merges alone, so that its own may replace them, and `<<` itself.
+    `merged` holds the keys that each open map has only from merges, as its own keys may replace them, and `<<` itself.
     """
 
     def __init__(self) -> None:
@@ -249,7 +249,7 @@ class _Builder:
         return node.text, line, merge
 
     def merge(self, parent: Mapping, merged: Node, line: int) -> None:
-        """Own keys win over merged ones, and an earlier source over a later one."""
+        """Merge maps into a map. Own keys win over merged ones, and an earlier source over a later one."""
         self.merged[-1]["<<"] = line
         for source in merged.items if isinstance(merged, Sequence) else [merged]:
             if not isinstance(source, Mapping):

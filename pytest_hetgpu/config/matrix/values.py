@@ -1,4 +1,4 @@
-"""Reads the values of axes: placements, transports, workloads, and further axes of settings."""
+"""Reader of the values of axes: placements, transports, workloads, and further axes of settings."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 from pydantic import BaseModel, ValidationError, create_model
 
 from pytest_hetgpu.config.matrix import source
-from pytest_hetgpu.config.matrix.complaints import ALL, Complaints
-from pytest_hetgpu.config.matrix.document import COMMON, MAIN_AXES, Axis, Fragment
+from pytest_hetgpu.config.matrix.diagnostics import ALL, Diagnostics
+from pytest_hetgpu.config.matrix.document import COMMON, MAIN_AXES, Axis, AxisValue
 from pytest_hetgpu.config.matrix.models import Options, PlacementShape
 from pytest_hetgpu.config.matrix.source import Node, Scalar, plain
 from pytest_hetgpu.extensions.registry import find, names
@@ -30,86 +30,86 @@ _NUMBER = re.compile(r"[+-]?[0-9]+(?:\.[0-9]+)?")
 
 @cache
 def entry_model(family: str, kind: str) -> type[BaseModel]:
-    """The shape of a transport's or workload's entry: its own settings and the options any value may carry."""
+    """Return the shape of a transport or workload: its own settings and the options of any value."""
     base: Any = Transport if family == "transports" else Workload
     settings = find(family, kind, base).Settings
     return create_model(f"{kind}-entry", __base__=(Options, settings), __doc__=settings.__doc__)
 
 
 class AxisReader:
-    """Makes fragments of one file's axes; complaints are collected, never raised."""
+    """Reader of the axes of one file; errors are collected, never raised."""
 
-    def __init__(self, complaints: Complaints, hardware: frozenset[str]) -> None:
-        self.complaints = complaints
+    def __init__(self, diagnostics: Diagnostics, hardware: frozenset[str]) -> None:
+        self.diagnostics = diagnostics
         self.hardware = hardware
-        self.known_transports: dict[str, Fragment] = {}
+        self.known_transports: dict[str, AxisValue] = {}
 
-    def transports(self, node: source.Mapping) -> dict[str, Fragment]:
-        """Transports that are defined beside the axis, for `over` and for includes."""
+    def transports(self, node: source.Mapping) -> dict[str, AxisValue]:
+        """Read the transports beside the axis, for `over` and for includes."""
         entries = ((name, entry, node.lines[name]) for name, entry in node.entries.items())
         found = [self.value("transport", name, entry, line, "transports") for name, entry, line in entries]
-        self.known_transports = {fragment.name: fragment for fragment in found if fragment}
+        self.known_transports = {axis_value.name: axis_value for axis_value in found if axis_value}
         return self.known_transports
 
-    def axes(self, node: source.Mapping, line: int, transports: Mapping[str, Fragment]) -> tuple[Axis, ...] | None:
-        """The three main axes, then the further ones in file order. None when they cannot be made out."""
+    def axes(self, node: source.Mapping, line: int, transports: Mapping[str, AxisValue]) -> tuple[Axis, ...] | None:
+        """Read the three main axes, then the further ones in file order. Return None after an error in their names."""
         missing = [name for name in MAIN_AXES if name not in node.entries]
         if missing:
             near = {name: found for name in missing for found in difflib.get_close_matches(name, node.entries, 1)}
             hint = "".join(f"; is {found!r} meant to be {name!r}?" for name, found in near.items())
-            self.complaints.add(line, f"axes lacks {', '.join(missing)}: a matrix needs {', '.join(MAIN_AXES)}{hint}")
+            self.diagnostics.add(line, f"axes lacks {', '.join(missing)}: a matrix needs {', '.join(MAIN_AXES)}{hint}")
             return None
         order = (*MAIN_AXES, *(name for name in node.entries if name not in MAIN_AXES))
         axes = tuple(Axis(name, tuple(self.values(name, node.entries[name], node.lines[name]))) for name in order)
         for value in axes[1].values:
             if value.name in transports:
                 first = transports[value.name].origin.line
-                self.complaints.add(value.origin.line, f"transport {value.name!r} is defined in line {first} too")
+                self.diagnostics.add(value.origin.line, f"transport {value.name!r} is defined in line {first} too")
         self.layers({**transports, **{value.name: value for value in axes[1].values}})
         return axes
 
-    def values(self, axis: str, node: Node, line: int) -> Iterator[Fragment]:
-        """The values of one axis, whose key stands in `line`."""
+    def values(self, axis: str, node: Node, line: int) -> Iterator[AxisValue]:
+        """Yield the values of one axis; `line` is that of its key."""
         self.named(axis, line, "axes")
         if axis in _RESERVED:
-            self.complaints.add(line, f"axes: no axis can be named {axis!r}, as rules have a key of that name")
+            self.diagnostics.add(line, f"axes: no axis can be named {axis!r}, as rules have a key of that name")
         elif isinstance(node, source.Mapping) and node.entries:
             for name, child in node.entries.items():
-                fragment = self.value(axis, name, child, node.lines[name], f"axes.{axis}")
-                if fragment:
-                    yield fragment
+                axis_value = self.value(axis, name, child, node.lines[name], f"axes.{axis}")
+                if axis_value:
+                    yield axis_value
         elif isinstance(node, source.Sequence) and node.items and axis not in MAIN_AXES:
             yield from self.listed(axis, node)
         else:
             shape = "a map from names to values" + ("" if axis in MAIN_AXES else ", or a list for a single setting")
-            self.complaints.add(line, f"axes.{axis} must be {shape}, not {show(plain(node))}")
+            self.diagnostics.add(line, f"axes.{axis} must be {shape}, not {show(plain(node))}")
 
-    def listed(self, axis: str, node: source.Sequence) -> Iterator[Fragment]:
-        """`ranks_per_node: [1, 2]`: one setting, one value each."""
+    def listed(self, axis: str, node: source.Sequence) -> Iterator[AxisValue]:
+        """Yield one value per item of a list like `ranks_per_node: [1, 2]`, which sets a single key."""
         settings = COMMON.union(*(m.model_fields for m in _all_settings()))
         if axis not in settings:
             hint = f"{known(axis, settings, ALL)}; use a map from names to settings"
-            self.complaints.add(node.line, f"axis {axis!r} is a list, but no setting has that name {hint}")
+            self.diagnostics.add(node.line, f"axis {axis!r} is a list, but no setting has that name {hint}")
             return
         seen: set[str] = set()
         for item in node.items:
             if not isinstance(item, Scalar) or item.text is None:
-                self.complaints.add(
+                self.diagnostics.add(
                     item.line, f"axis {axis!r}: a list holds single values; use a map from names to settings"
                 )
                 continue
             name = f"{axis}{item.text}" if _NUMBER.fullmatch(item.text) else item.text
             if name in seen:
-                self.complaints.add(item.line, f"axis {axis!r} lists {item.text!r} twice")
+                self.diagnostics.add(item.line, f"axis {axis!r} lists {item.text!r} twice")
             seen.add(name)
             wrapped = source.Mapping(item.line, {axis: item}, {axis: item.line})
             if self.named(name, item.line, f"axes.{axis}"):
-                fragment = Fragment(axis, name, {axis: item.text}, wrapped, self.origin(item.line), text=item.text)
-                self.setting(fragment, "axes")
-                yield fragment
+                axis_value = AxisValue(axis, name, {axis: item.text}, wrapped, self.origin(item.line), text=item.text)
+                self.setting(axis_value, "axes")
+                yield axis_value
 
-    def value(self, axis: str, name: str, node: Node, line: int, place: str) -> Fragment | None:
-        """One named value of an axis, which is written at `place`."""
+    def value(self, axis: str, name: str, node: Node, line: int, place: str) -> AxisValue | None:
+        """Read one named value of an axis; `place` is its path in the file."""
         if not self.named(name, line, place):
             return None
         place = f"{place}.{name}"
@@ -118,81 +118,84 @@ class AxisReader:
         if axis == "placement":
             return self.placement(name, node, line, place)
         if not isinstance(node, source.Mapping):
-            self.complaints.add(node.line, f"{place} must be a map of settings, not {show(plain(node))}")
+            self.diagnostics.add(node.line, f"{place} must be a map of settings, not {show(plain(node))}")
             return None
         if axis in ("transport", "workload"):
             return self.described(axis, name, node, line, place)
-        fragment = Fragment(axis, name, plain(node), node, self.origin(line))
-        self.setting(fragment, place)
-        return fragment
+        axis_value = AxisValue(axis, name, plain(node), node, self.origin(line))
+        self.setting(axis_value, place)
+        return axis_value
 
-    def setting(self, fragment: Fragment, place: str) -> None:
-        """A further axis's value: options are checked here, a family's own settings in the cells that take them."""
-        special = fragment.raw.keys() - COMMON  # else no family has to be imported for its settings
+    def setting(self, axis_value: AxisValue, place: str) -> None:
+        """Check a value of a further axis.
+
+        Options are checked here. Settings of extensions are checked in the cells that accept them.
+        """
+        special = axis_value.raw.keys() - COMMON  # otherwise no extension has to be imported for its settings
         settings = COMMON.union(*(model.model_fields for model in _all_settings())) - {"over"} if special else COMMON
-        for key in (key for key in fragment.raw if key not in settings):
-            self.complaints.add(fragment.line(key), f"unknown key {key!r} in {place} {known(key, settings, ALL)}")
+        for key in (key for key in axis_value.raw if key not in settings):
+            self.diagnostics.add(axis_value.line(key), f"unknown key {key!r} in {place} {known(key, settings, ALL)}")
         try:
-            Options.model_validate({key: value for key, value in fragment.raw.items() if key in COMMON})
+            Options.model_validate({key: value for key, value in axis_value.raw.items() if key in COMMON})
         except ValidationError as error:
-            self.complaints.invalid(error, fragment.node, place, Options)
+            self.diagnostics.invalid(error, axis_value.node, place, Options)
 
-    def described(self, axis: str, name: str, node: source.Mapping, line: int, place: str) -> Fragment | None:
-        """A transport or workload: its family or kind is its own key, or else its name."""
+    def described(self, axis: str, name: str, node: source.Mapping, line: int, place: str) -> AxisValue | None:
+        """Read a transport or workload. Its family or kind is its own key, or else its name."""
         raw = {key: value for key, value in plain(node).items() if key not in _STRUCTURE}
         family, key = ("transports", "family") if axis == "transport" else ("workloads", "kind")
         stated = node.entries.get(key)
         kind = name if stated is None else stated.text if isinstance(stated, Scalar) else None
         if kind is None:
-            self.complaints.add(
+            self.diagnostics.add(
                 node.lines[key], f"{place}.{key} must be a single value, not {show(plain(stated or node))}"
             )
             return None
         if kind not in names(family):
             hint = f"; give its {key} if {name!r} is a name of your own" if stated is None else ""
             where = node.lines.get(key, line)
-            self.complaints.add(where, f"unknown {axis} {key} {show(kind)} {known(kind, names(family), ALL)}{hint}")
+            self.diagnostics.add(where, f"unknown {axis} {key} {show(kind)} {known(kind, names(family), ALL)}{hint}")
             return None
         model = entry_model(family, kind)
         try:
             model.model_validate(raw)
         except ValidationError as error:
-            self.complaints.invalid(error, node, place, model)
-        return Fragment(axis, name, raw, node, self.origin(line), kind=kind)
+            self.diagnostics.invalid(error, node, place, model)
+        return AxisValue(axis, name, raw, node, self.origin(line), kind=kind)
 
-    def placement(self, name: str, node: Node, line: int, place: str) -> Fragment | None:
-        """A list of hardware names, or a map with such a list and settings."""
+    def placement(self, name: str, node: Node, line: int, place: str) -> AxisValue | None:
+        """Read a placement: a list of hardware names, or a map with such a list and settings."""
         if isinstance(node, source.Sequence):
             node = source.Mapping(node.line, {"nodes": node}, {"nodes": node.line})
         if not isinstance(node, source.Mapping):
-            self.complaints.add(
+            self.diagnostics.add(
                 line, f"{place} must be a list of hardware names, or a map with nodes, not {show(plain(node))}"
             )
             return None
         try:
             shape = PlacementShape.model_validate(plain(node))
         except ValidationError as error:
-            self.complaints.invalid(error, node, place, PlacementShape)
+            self.diagnostics.invalid(error, node, place, PlacementShape)
             return None
         listed = node.entries["nodes"]
         for index, hardware in enumerate(shape.nodes):
             if self.hardware and hardware not in self.hardware:
                 where = listed.items[index].line if isinstance(listed, source.Sequence) else line
-                self.complaints.add(where, f"{place}: unknown hardware {hardware!r} {known(hardware, self.hardware)}")
+                self.diagnostics.add(where, f"{place}: unknown hardware {hardware!r} {known(hardware, self.hardware)}")
         if self.hardware and shape.launch_from and shape.launch_from not in self.hardware:
             hint = known(shape.launch_from, self.hardware)
-            self.complaints.add(
+            self.diagnostics.add(
                 node.lines["launch_from"], f"{place}.launch_from: unknown hardware {shape.launch_from!r} {hint}"
             )
         raw = {key: value for key, value in plain(node).items() if key not in _STRUCTURE}
         control = shape.launch_from or ""
-        return Fragment("placement", name, raw, node, self.origin(line), nodes=shape.nodes, launch_from=control)
+        return AxisValue("placement", name, raw, node, self.origin(line), nodes=shape.nodes, launch_from=control)
 
-    def inline(self, axis: str, node: source.Mapping) -> Fragment | None:
-        """A value that an include defines where it stands; it needs a `name`."""
+    def inline(self, axis: str, node: source.Mapping) -> AxisValue | None:
+        """Read a value that an include defines; it needs a `name`."""
         name = node.entries.get("name")
         if not isinstance(name, Scalar) or not name.text:
-            self.complaints.add(
+            self.diagnostics.add(
                 node.line, f"a {axis} that an include defines needs a name of its own: {{name: ..., ...}}"
             )
             return None
@@ -203,34 +206,34 @@ class AxisReader:
         )
         return self.value(axis, name.text, rest, node.line, f"include.{axis}")
 
-    def layers(self, transports: Mapping[str, Fragment]) -> None:
-        """Every `over` names a transport of the file, and no chain of them comes back to itself."""
+    def layers(self, transports: Mapping[str, AxisValue]) -> None:
+        """Check that every `over` names a transport of the file, and that there is no cycle."""
         circles: set[frozenset[str]] = set()
-        for fragment in transports.values():
-            if "over" not in find("transports", fragment.kind, Transport).Settings.model_fields:  # type: ignore[type-abstract]
+        for axis_value in transports.values():
+            if "over" not in find("transports", axis_value.kind, Transport).Settings.model_fields:  # type: ignore[type-abstract]
                 continue
-            seen, current = [fragment.name], fragment
+            seen, current = [axis_value.name], axis_value
             while isinstance(over := current.raw.get("over"), str):
                 if over not in transports:
-                    self.complaints.add(current.line("over"), f"unknown transport {over!r} {known(over, transports)}")
+                    self.diagnostics.add(current.line("over"), f"unknown transport {over!r} {known(over, transports)}")
                     break
                 if over in seen:
                     circle = seen[seen.index(over) :]
                     if frozenset(circle) not in circles:
                         text = f"transports run over each other in a circle: {' -> '.join([*circle, over])}"
-                        self.complaints.add(transports[over].line("over"), text)
+                        self.diagnostics.add(transports[over].line("over"), text)
                     circles.add(frozenset(circle))
                     break
                 seen.append(over)
                 current = transports[over]
 
     def named(self, name: str, line: int, place: str) -> bool:
-        """Whether a name is one; complains if not."""
-        return self.complaints.check(NAME.check, name, line, place)
+        """Return whether a name is valid. Add an error if not."""
+        return self.diagnostics.check(NAME.check, name, line, place)
 
     def origin(self, line: int) -> Origin:
-        """A place in this file."""
-        return Origin(self.complaints.file, line)
+        """Return the origin of a line of this file."""
+        return Origin(self.diagnostics.file, line)
 
 
 def _all_settings() -> Iterator[type[BaseModel]]:

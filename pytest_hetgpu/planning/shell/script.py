@@ -1,4 +1,4 @@
-"""A job as a person would type it: the nodes made and joined by hand, then the one command. Pure."""
+"""A job as shell lines: the nodes are created and connected step by step, then one command starts it. Pure."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ _HOST_KEY, _AUTHORIZED = "host_key", "authorized_keys"
 
 
 def preparation(job: Job, programs: str) -> Iterator[str]:
-    """Shell lines that make a placement's nodes ready and join them; `programs` is our folder of rank programs."""
+    """Yield the lines that prepare and connect the nodes of a placement; `programs` is the folder of rank programs."""
     yield from allocate(job)
     yield from prepare(job, programs)
 
 
 def allocate(job: Job) -> Iterator[str]:
-    """The lines of `preparation` that ask a scheduler for nodes: before they succeed there is nothing to clean."""
+    """Yield the lines that allocate nodes from a scheduler. Until they succeed, nothing needs cleanup."""
     for runtime, nodes in by_runtime(job.all_nodes):
         yield from runtime.allocate(job, nodes, placement_name(job))
 
 
 def creation(job: Job) -> Iterator[str]:
-    """The lines of `preparation` that show how nodes are made: images, their network, themselves."""
+    """Yield the lines that create nodes: their images, their network, themselves."""
     for runtime, nodes in by_runtime(job.all_nodes):
         yield from runtime.create(job, nodes, placement_name(job))
 
 
 def prepare(job: Job, programs: str) -> Iterator[str]:
-    """The other lines of `preparation`."""
+    """Yield the lines of `preparation` after those of `allocate`."""
     placement = placement_name(job)
     for runtime, nodes in by_runtime(job.all_nodes):
         yield from runtime.prepare(job, nodes, placement)
@@ -44,11 +44,11 @@ def prepare(job: Job, programs: str) -> Iterator[str]:
         yield copy(node, placement, programs)
     yield from _gid_indexes(job, placement)
     if len(job.all_nodes) > 1:
-        yield from _joined(job, placement)
+        yield from _connect(job, placement)
 
 
 def _gid_indexes(job: Job, placement: str) -> Iterator[str]:
-    """How the index is found that ranks over RoCE must name: the commands below do it by themselves."""
+    """Yield comments that explain how ranks over RoCE get their GID index; the commands below determine it."""
     needing = [node for node in job.nodes if node.hardware.runtime != "local" and gid_needed(node.hardware.fabric)]
     if not needing:
         return
@@ -59,18 +59,18 @@ def _gid_indexes(job: Job, placement: str) -> Iterator[str]:
 
 
 def started(job: Job, command: Command) -> str:
-    """The command, as it is started on the node that starts the job."""
+    """Return the line that starts the job on its launch node."""
     return runtime_of(job.launch_node.hardware.runtime).start_line(job, command, placement_name(job))
 
 
 def alternatives(job: Job) -> Iterator[str]:
-    """Shell lines, each behind one that says what it is: other ways to start the job, without nodes that stand."""
+    """Yield other ways to start the job, without prepared nodes, each after a comment that describes it."""
     for runtime, nodes in by_runtime(job.all_nodes):
         yield from runtime.alternatives(job, nodes, f"{FOLDER}/programs")
 
 
 def cleaning(job: Job) -> Iterator[str]:
-    """Shell lines that leave nothing of it."""
+    """Yield the lines that remove everything of the job."""
     placement, groups = placement_name(job), list(by_runtime(job.all_nodes))
     for runtime, nodes in groups:
         yield from runtime.remove(job, nodes, placement, FOLDER)
@@ -79,43 +79,43 @@ def cleaning(job: Job) -> Iterator[str]:
 
 
 def placement_name(job: Job) -> str:
-    """What its containers and networks are called by."""
+    """Return the name of its containers and networks."""
     return f"{job.matrix}-{job.axes.get('placement', '')}"
 
 
 def on(node: Node, placement: str, *argv: str, stdin: bool = False) -> str:
-    """A shell line that runs tokens on a node."""
+    """Return a line that runs tokens on a node."""
     return runtime_of(node.hardware.runtime).exec_line(node, placement, *argv, stdin=stdin)
 
 
 def copy(node: Node, placement: str, programs: str) -> str:
-    """A shell line that copies the rank programs to a node."""
+    """Return a line that copies the rank programs to a node."""
     return runtime_of(node.hardware.runtime).copy_line(node, placement, programs, f"{FOLDER}/programs")
 
 
-def _joined(job: Job, placement: str) -> Iterator[str]:
-    starter = job.launch_node
-    yield on(starter, placement, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", f"{FOLDER}/{KEY}")
-    others = [node for node in job.all_nodes if node is not starter]
-    public = on(starter, placement, "cat", f"{FOLDER}/{KEY}.pub")
-    for node, door in _doors(others):
+def _connect(job: Job, placement: str) -> Iterator[str]:
+    launch = job.launch_node
+    yield on(launch, placement, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", f"{FOLDER}/{KEY}")
+    others = [node for node in job.all_nodes if node is not launch]
+    public = on(launch, placement, "cat", f"{FOLDER}/{KEY}.pub")
+    for node, server in _ssh_servers(others):
         yield on(node, placement, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", f"{FOLDER}/{_HOST_KEY}")
         yield f"{public} | {on(node, placement, 'tee', f'{FOLDER}/{_AUTHORIZED}', stdin=True)}"
         stays = " &" if runtime_of(node.hardware.runtime).foreground_sshd else ""
-        yield f"{on(node, placement, 'sh', '-c', _sshd(node, door))}{stays}"
+        yield f"{on(node, placement, 'sh', '-c', _sshd(node, server))}{stays}"
         host_key = on(node, placement, "cat", f"{FOLDER}/{_HOST_KEY}.pub")
-        known = on(starter, placement, "tee", "-a", f"{FOLDER}/{KNOWN_HOSTS}", stdin=True)
+        known = on(launch, placement, "tee", "-a", f"{FOLDER}/{KNOWN_HOSTS}", stdin=True)
         yield f"{host_key} | sed 's/^/{node.name} /' | {known}"
-    text = ssh_config(FOLDER, _doors(others))
-    yield f"{on(starter, placement, 'tee', f'{FOLDER}/{CONFIG}', stdin=True)} <<'END'\n{text}END"
+    text = ssh_config(FOLDER, _ssh_servers(others))
+    yield f"{on(launch, placement, 'tee', f'{FOLDER}/{CONFIG}', stdin=True)} <<'END'\n{text}END"
     for node in others:
-        if there := runtime_of(node.hardware.runtime).address_expression(node, placement):
-            edit = on(starter, placement, "sed", "-i")
-            yield f'{edit} "s/HostName {node.host}$/HostName {there}/" {FOLDER}/{CONFIG}'
+        if expression := runtime_of(node.hardware.runtime).address_expression(node, placement):
+            edit = on(launch, placement, "sed", "-i")
+            yield f'{edit} "s/HostName {node.host}$/HostName {expression}/" {FOLDER}/{CONFIG}'
 
 
-def _doors(others: Sequence[Node]) -> list[tuple[Node, SshServer]]:
-    """A port each, for nodes may share a host."""
+def _ssh_servers(others: Sequence[Node]) -> list[tuple[Node, SshServer]]:
+    """Return an ssh server for each node. Ports differ, as nodes may share a host."""
     users = [runtime_of(node.hardware.runtime).sshd_user(node) for node in others]
     return [
         (node, SshServer(FIRST_PORT + place, "", user))
@@ -123,7 +123,7 @@ def _doors(others: Sequence[Node]) -> list[tuple[Node, SshServer]]:
     ]
 
 
-def _sshd(node: Node, door: SshServer) -> str:
+def _sshd(node: Node, server: SshServer) -> str:
     path = f"{session_environment(node)['PATH']}:$PATH" if session_environment(node) else "$PATH"
     options = {
         "AuthorizedKeysFile": f"{FOLDER}/{_AUTHORIZED}",
@@ -137,7 +137,7 @@ def _sshd(node: Node, door: SshServer) -> str:
     runtime = runtime_of(node.hardware.runtime)
     stay = "-D " if runtime.foreground_sshd else ""
     return (
-        f'{runtime.before_sshd(node)}exec "$(PATH=$PATH:/usr/sbin command -v sshd)" {stay}-f /dev/null -p {door.port} '
-        f"-h {FOLDER}/{_HOST_KEY} "
+        f'{runtime.before_sshd(node)}exec "$(PATH=$PATH:/usr/sbin command -v sshd)" {stay}-f /dev/null '
+        f"-p {server.port} -h {FOLDER}/{_HOST_KEY} "
         f'{given} -o "SetEnv=PATH={path}"'
     )

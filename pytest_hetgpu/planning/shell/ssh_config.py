@@ -12,27 +12,27 @@ CONFIG, KNOWN_HOSTS, KEY = "ssh_config", "known_hosts", "key"
 
 
 def session_environment(node: Node) -> dict[str, str]:
-    """What a session on the node gets beyond its own environment: where its MPI is, if the matrix says so."""
+    """Return the variables that an ssh session adds to a node: the PATH of its MPI, if the matrix sets a prefix."""
     return {"PATH": f"{node.stack.prefix}/bin"} if node.stack and node.stack.prefix else {}
 
 
-def ssh_config(folder: str, doors: Iterable[tuple[Node, SshServer]]) -> str:
-    """The file for `ssh -F`: one entry a node, nothing of the user's, no question ever asked."""
-    return "".join(_entry(folder, node, door) for node, door in doors)
+def ssh_config(folder: str, servers: Iterable[tuple[Node, SshServer]]) -> str:
+    """Return the file for `ssh -F`: one entry per node, without settings of the user and without prompts."""
+    return "".join(_entry(folder, node, server) for node, server in servers)
 
 
-def known_hosts(doors: Iterable[tuple[Node, SshServer]]) -> str:
-    """The host keys as the nodes showed them, by the names that the configuration gives them."""
-    return "".join(f"{node.name} {door.host_key}\n" for node, door in doors)
+def known_hosts(servers: Iterable[tuple[Node, SshServer]]) -> str:
+    """Return the host keys of the nodes, by their names in the configuration."""
+    return "".join(f"{node.name} {server.host_key}\n" for node, server in servers)
 
 
-def _entry(folder: str, node: Node, door: SshServer) -> str:
+def _entry(folder: str, node: Node, server: SshServer) -> str:
     settings = {
-        # A zone of IPv6 stands behind a %, which begins a token there.
+        # The zone of an IPv6 address follows a %, which begins a token in this file.
         "HostName": address(node).replace("%", "%%"),
         "HostKeyAlias": node.name,
-        "Port": door.port,
-        "User": door.user,
+        "Port": server.port,
+        "User": server.user,
         "IdentityFile": f"{folder}/{KEY}",
         "IdentitiesOnly": "yes",
         "IdentityAgent": "none",
@@ -40,7 +40,7 @@ def _entry(folder: str, node: Node, door: SshServer) -> str:
         "GlobalKnownHostsFile": "/dev/null",
         "StrictHostKeyChecking": "yes",
         "PreferredAuthentications": "publickey",
-        # As safe as any that lives for one run, known since OpenSSH 6.5, and 75 ms faster than sntrup761.
+        # Safe enough for keys of one run, available since OpenSSH 6.5, and 75 ms faster than sntrup761.
         "KexAlgorithms": "curve25519-sha256@libssh.org",
         "BatchMode": "yes",
         "ConnectTimeout": 10,

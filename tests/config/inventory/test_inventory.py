@@ -158,7 +158,7 @@ def test_a_home_folder_is_written_out(write: Callable[[str], Path], monkeypatch:
 def test_what_is_wrong_with_an_inventory(write: Callable[[str], Path], text: str, told: list[str]) -> None:
     with pytest.raises(InventoryError) as caught:
         read(write(text))
-    assert list(caught.value.complaints) == told
+    assert list(caught.value.errors) == told
 
 
 def test_no_such_inventory(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def test_hosts_of_a_hostfile_are_for_cpus_and_for_what_they_are_said_to_be(write
         inventory.bind((G4AD,))
     assert str(caught.value) == (
         "needs hardware g4ad (platform=rocm arch=gfx1011): the inventory hostfile:hosts has 0 of them, the placement "
-        "needs 1 (`hetgpu doctor --list --inventory hostfile:hosts` says what it has)"
+        "needs 1 (`hetgpu doctor --list --inventory hostfile:hosts` lists its hosts)"
     )
 
 
@@ -230,7 +230,7 @@ def test_a_source_without_a_path_asks_this_machine(
     with pytest.raises(InventoryError) as caught:
         read("kubernetes:")
     assert str(caught.value) == (
-        "kubernetes: nothing here tells of nodes of Kubernetes: `kubectl get nodes -o json --request-timeout=15s` "
+        "kubernetes: no access to nodes of Kubernetes: `kubectl get nodes -o json --request-timeout=15s` "
         "cannot be started: No such file or directory"
     )
     # An older scontrol has no JSON for nodes; sinfo has.
@@ -270,7 +270,7 @@ def test_doctor_says_what_a_source_gives(write: Write, capsys: pytest.CaptureFix
         "",
     ]
     assert doctor(capsys, "--inventory", "hostfile:hosts")[1].splitlines()[1:3] == [
-        "  cpu (nothing is said of GPUs): 1 host",
+        "  cpu (no GPUs listed): 1 host",
         "    h, user me, port 2200",
     ]
     code, said = doctor(capsys, "--json", "--inventory", "slurm:nodes")

@@ -41,10 +41,10 @@ def test_an_entry_says_all_there_is_to_know(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("pattern", "told"),
     [
-        ("a(?=b)", "has (?=, which looks ahead: say what must follow as a pattern of its own, or in `texts`"),
-        ("a(?!b)", "has (?!, which looks ahead: say what is there instead"),
-        ("(?<=a)b", "has (?<=, which looks behind: write what comes before as part of the pattern"),
-        ("(?<!a)b", "has (?<!, which looks behind: say what is there instead"),
+        ("a(?=b)", "has (?=, which looks ahead: give the text that must follow as another pattern, or in `texts`"),
+        ("a(?!b)", "has (?!, which looks ahead: give the text that is there instead"),
+        ("(?<=a)b", "has (?<=, which looks behind: make the text before it part of the pattern"),
+        ("(?<!a)b", "has (?<!, which looks behind: give the text that is there instead"),
         (r"(a)\1", r"has \1, which repeats what a group has found: write the text out"),
         ("(?P<a>b)(?P=a)", "has (?P=, which repeats what a group has found: write the text out"),
         (r"a\Z", r"has \Z, which is the end in Python alone: write $"),
@@ -83,7 +83,7 @@ def test_a_users_entries_come_beside_the_shipped_ones_and_replace_those_of_their
             "ours.status: unknown value 'sure' (known: established, plausible, reported)",
         ),
         ("{signature: SIGSEGV@libx.so!f}", "{pattern: '('}", "ours.match.pattern: '(' is no regular expression"),
-        ("{signature: SIGSEGV@libx.so!f}", "{outcome: crash}", "ours.match asks for nothing"),
+        ("{signature: SIGSEGV@libx.so!f}", "{outcome: crash}", "ours.match is empty"),
         ("{signature: SIGSEGV@libx.so!f}", "{signature: a, unless: crush}", "unknown outcome 'crush'"),
         ("{signature: SIGSEGV@libx.so!f}", "{signature: a, outcome: crush}", "unknown outcome 'crush'"),
         ("{signature: SIGSEGV@libx.so!f}", "{texts: [ab]}", "'ab' must be one line of 3 to 200 characters"),
@@ -97,8 +97,8 @@ def test_what_is_said_of_a_mistake(tmp_path: Path, old: str, new: str, told: str
     path.write_text(GOOD.replace(old, new))
     with pytest.raises(KnowledgeError) as caught:
         read(path)
-    assert any(told in complaint for complaint in caught.value.complaints), caught.value.complaints
-    assert all(re.match(rf"{re.escape(str(path))}:\d+: ", complaint) for complaint in caught.value.complaints)
+    assert any(told in error for error in caught.value.errors), caught.value.errors
+    assert all(re.match(rf"{re.escape(str(path))}:\d+: ", error) for error in caught.value.errors)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Whatever a matrix file holds: scenarios, or complaints that name the file. Never another exception."""
+"""Whatever a matrix file holds: scenarios, or matrix_errors that name the file. Never another exception."""
 
 from __future__ import annotations
 
@@ -230,20 +230,20 @@ def outcome(path: Path, text: str) -> str:
     try:
         scenarios = planned(path)
     except MatrixError as error:
-        told, scenarios = error.complaints, []
-    for complaint in () if scenarios else told:
-        assert complaint.startswith(f"{path}:"), complaint
-        assert "\n" not in complaint
-        assert len(complaint) < 1000
+        told, scenarios = error.errors, []
+    for line in () if scenarios else told:
+        assert line.startswith(f"{path}:"), line
+        assert "\n" not in line
+        assert len(line) < 1000
     if not scenarios:
         assert told
-        return "complaints"
+        return "matrix_errors"
     assert len({scenario.id for scenario in scenarios}) == len(scenarios)
     assert all(re.fullmatch(r"[A-Za-z0-9_.+-]+", scenario.id) for scenario in scenarios)
     return "scenarios"
 
 
-def test_scenarios_or_complaints(tmp_path: Path) -> None:
+def test_scenarios_or_errors(tmp_path: Path) -> None:
     path = tmp_path / "m.yaml"
     seen: dict[str, int] = {}
 
@@ -257,7 +257,7 @@ def test_scenarios_or_complaints(tmp_path: Path) -> None:
 
     check()
     # Changes that never leave a good matrix, or never break one, would try nothing.
-    assert min(seen.get("scenarios", 0), seen.get("complaints", 0)) >= 5, seen
+    assert min(seen.get("scenarios", 0), seen.get("matrix_errors", 0)) >= 5, seen
 
 
 @pytest.mark.parametrize("value", ODD)

@@ -14,7 +14,7 @@ from pytest_hetgpu.errors import MatrixError
 from pytest_hetgpu.extensions import registry
 
 Reads = Callable[..., Document]
-Complain = Callable[..., list[str]]
+MatrixErrors = Callable[..., list[str]]
 
 LAYERED = '''
 """A family over another."""
@@ -81,8 +81,8 @@ def layered(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monkey
         cache.cache_clear()
 
 
-def test_a_transport_runs_over_others_on_the_axis_or_beside_it(reads: Reads, complaints: Complain) -> None:
-    assert complaints(TEXT) == []
+def test_a_transport_runs_over_others_on_the_axis_or_beside_it(reads: Reads, matrix_errors: MatrixErrors) -> None:
+    assert matrix_errors(TEXT) == []
     cell = reads(TEXT).settings(("two", "coll", "allreduce"))
     assert cell.family == "layer"
     assert cell.transport.components() == ("ucx/posix",)
@@ -96,62 +96,62 @@ def test_what_is_below_gives_defaults(reads: Reads) -> None:
     assert options.timeout == 7
 
 
-def test_a_further_axis_may_set_what_only_the_lowest_takes(complaints: Complain, reads: Reads) -> None:
+def test_a_further_axis_may_set_what_only_the_lowest_takes(matrix_errors: MatrixErrors, reads: Reads) -> None:
     text = TEXT + "  devices: {eth: {net_devices: eth0}}\n"
-    assert complaints(text) == []
+    assert matrix_errors(text) == []
     transport = reads(text).settings(("two", "coll", "allreduce", "eth")).transport
     assert transport.lower is not None
     assert transport.lower.lower is not None
     assert getattr(transport.lower.lower.settings, "net_devices") == ("eth0",)  # noqa: B009
 
 
-def test_an_unknown_transport_below(complaints: Complain) -> None:
-    assert complaints(TEXT.replace("over: posix", "over: posx")) == [
+def test_an_unknown_transport_below(matrix_errors: MatrixErrors) -> None:
+    assert matrix_errors(TEXT.replace("over: posix", "over: posx")) == [
         "m.yaml:10: unknown transport 'posx' (known: coll, middle, posix; did you mean 'posix'?)"
     ]
 
 
-def test_a_circle_is_told_once(complaints: Complain) -> None:
+def test_a_circle_is_told_once(matrix_errors: MatrixErrors) -> None:
     text = TEXT.replace("    middle:", "    other: {family: layer, over: coll}\n    middle:").replace(
         "over: posix", "over: coll"
     )
-    assert complaints(text) == ["m.yaml:9: transports run over each other in a circle: coll -> middle -> coll"]
+    assert matrix_errors(text) == ["m.yaml:9: transports run over each other in a circle: coll -> middle -> coll"]
 
 
-def test_a_transport_over_itself(complaints: Complain) -> None:
-    assert complaints(TEXT.replace("over: middle", "over: coll")) == [
+def test_a_transport_over_itself(matrix_errors: MatrixErrors) -> None:
+    assert matrix_errors(TEXT.replace("over: middle", "over: coll")) == [
         "m.yaml:9: transports run over each other in a circle: coll -> coll"
     ]
 
 
-def test_an_include_may_define_a_layer_and_may_err_in_it(complaints: Complain, reads: Reads) -> None:
+def test_an_include_may_define_a_layer_and_may_err_in_it(matrix_errors: MatrixErrors, reads: Reads) -> None:
     include = "include:\n  - {placement: two, transport: {name: top, family: layer, over: WHAT}, workload: allreduce}\n"
     text = TEXT + include
-    assert complaints(text.replace("WHAT", "coll")) == []
+    assert matrix_errors(text.replace("WHAT", "coll")) == []
     assert reads(text.replace("WHAT", "coll")).settings(("two", "top", "allreduce")).transport.components() == (
         "ucx/posix",
     )
-    assert complaints(text.replace("WHAT", "col")) == [
+    assert matrix_errors(text.replace("WHAT", "col")) == [
         "m.yaml:14: unknown transport 'col' (known: coll, middle, posix, top; did you mean 'coll'?)"
     ]
-    assert complaints(text.replace("WHAT", "top")) == [
+    assert matrix_errors(text.replace("WHAT", "top")) == [
         "m.yaml:14: transports run over each other in a circle: top -> top"
     ]
 
 
-def test_a_layer_needs_what_it_runs_over(complaints: Complain) -> None:
-    assert complaints(TEXT.replace("over: posix, ", "")) == ["m.yaml:10: axes.transport.middle lacks the key 'over'"]
-    assert complaints(TEXT.replace("over: posix", "over: [posix]")) == [
+def test_a_layer_needs_what_it_runs_over(matrix_errors: MatrixErrors) -> None:
+    assert matrix_errors(TEXT.replace("over: posix, ", "")) == ["m.yaml:10: axes.transport.middle lacks the key 'over'"]
+    assert matrix_errors(TEXT.replace("over: posix", "over: [posix]")) == [
         "m.yaml:10: axes.transport.middle.over must be a single value, not a list"
     ]
 
 
-def test_over_belongs_to_a_transport_not_to_a_further_axis(complaints: Complain) -> None:
-    (told,) = complaints(TEXT + "  below: {a: {over: posix}}\n")
+def test_over_belongs_to_a_transport_not_to_a_further_axis(matrix_errors: MatrixErrors) -> None:
+    (told,) = matrix_errors(TEXT + "  below: {a: {over: posix}}\n")
     assert told.startswith("m.yaml:13: unknown key 'over' in axes.below.a (known: ")
 
 
 def test_a_wrong_setting_below_is_told_once(reads: Reads) -> None:
     with pytest.raises(MatrixError) as caught:
         reads(TEXT.replace("depth: 2", "depth: deep"))
-    assert caught.value.complaints == ("m.yaml:10: axes.transport.middle.depth must be a whole number, not 'deep'",)
+    assert caught.value.errors == ("m.yaml:10: axes.transport.middle.depth must be a whole number, not 'deep'",)

@@ -32,15 +32,15 @@ axes:
 
 @pytest.fixture
 def told(reads: Callable[..., Document]) -> Callable[..., list[str]]:
-    def complaints(a: str = "", b: str = "", nodes: str = "[a]") -> list[str]:
+    def matrix_errors(a: str = "", b: str = "", nodes: str = "[a]") -> list[str]:
         text = BASE.replace("{A}", f"{{{a}}}").replace("{B}", f"{{{b}}}").replace("NODES", nodes)
         try:
             reads(text)
         except MatrixError as error:
-            return list(error.complaints)
+            return list(error.errors)
         return []
 
-    return complaints
+    return matrix_errors
 
 
 def pods(platform: str = "cpu", count: int = 1, **settings: Any) -> Pods:
@@ -159,9 +159,9 @@ def test_what_kubernetes_would_not_take_is_said_with_its_line(
 
 
 def test_a_misspelt_key_is_said_with_those_that_there_are(told: Callable[..., list[str]]) -> None:
-    (complaint,) = told(b="namespce: a")
-    assert complaint.startswith("m.yaml:7: unknown key 'namespce' in hardware.b.kubernetes (known: annotations, ")
-    assert complaint.endswith("did you mean 'namespace'?)")
+    (error,) = told(b="namespce: a")
+    assert error.startswith("m.yaml:7: unknown key 'namespce' in hardware.b.kubernetes (known: annotations, ")
+    assert error.endswith("did you mean 'namespace'?)")
 
 
 @pytest.mark.parametrize(("kind", "what"), [("mpijob", "an MPIJob"), ("pytorchjob", "a PyTorchJob")])

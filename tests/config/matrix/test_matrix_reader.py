@@ -90,11 +90,11 @@ def test_axes_come_in_order_with_what_their_values_say(reads: Reads) -> None:
         *("ucx-tcp", "ob1"),
         *("send_recv", "big"),
     ]
-    assert document.fragment("placement", "mixed").nodes == ("g4dn", "g4ad")
-    assert document.fragment("transport", "ucx-tcp").kind == "ucx"
-    assert document.fragment("transport", "ob1").kind == "ob1"
-    assert document.fragment("workload", "big").kind == "allreduce"
-    assert document.fragment("workload", "big").origin == Origin("m.yaml", 35)
+    assert document.axis_value("placement", "mixed").nodes == ("g4dn", "g4ad")
+    assert document.axis_value("transport", "ucx-tcp").kind == "ucx"
+    assert document.axis_value("transport", "ob1").kind == "ob1"
+    assert document.axis_value("workload", "big").kind == "allreduce"
+    assert document.axis_value("workload", "big").origin == Origin("m.yaml", 35)
 
 
 def test_settings_of_a_cell_come_together(reads: Reads) -> None:
@@ -253,7 +253,7 @@ def test_what_is_free_needs_no_variables_unless_it_is_used(reads: Reads) -> None
     assert reads("x-unused: ${NOWHERE}\n" + AWS)
     with pytest.raises(MatrixError) as caught:
         reads(AWS.replace("info", '"${NOWHERE}"'))
-    assert caught.value.complaints == (
+    assert caught.value.errors == (
         "m.yaml:4: environment variable 'NOWHERE' is not set; set it, or write $${NOWHERE} for the text itself",
     )
 

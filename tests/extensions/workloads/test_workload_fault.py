@@ -72,7 +72,7 @@ def test_a_rank_that_is_not_there_cannot_fail() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "complaint"),
+    ("settings", "error"),
     [
         ("fault: segfalt", "unknown value 'segfalt' (known: abort, "),
         ("fault: segfalt", "did you mean 'segfault'?"),
@@ -82,10 +82,10 @@ def test_a_rank_that_is_not_there_cannot_fail() -> None:
         ("falt: kill", "unknown key 'falt'"),
     ],
 )
-def test_what_a_matrix_may_not_ask(complaints: Callable[..., list[str]], settings: str, complaint: str) -> None:
-    (found,) = complaints(MATRIX.format(settings))
+def test_what_a_matrix_may_not_ask(matrix_errors: Callable[..., list[str]], settings: str, error: str) -> None:
+    (found,) = matrix_errors(MATRIX.format(settings))
     assert found.startswith("m.yaml:7: ")
-    assert complaint in found
+    assert error in found
 
 
 @pytest.mark.parametrize("name", sorted(set(get_args(Fault)) - set(INSIDE)))

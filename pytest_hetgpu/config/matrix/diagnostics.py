@@ -1,4 +1,4 @@
-"""Turns what is wrong with a matrix into lines to act on: `aws.yaml:14: unknown transport 'ucx-tpc' (known: ...)`."""
+"""Errors of a matrix file as lines with advice: `aws.yaml:14: unknown transport 'ucx-tpc' (known: ...)`."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from pytest_hetgpu.errors import MatrixError
 from pytest_hetgpu.model.messages import known, show
 
 MOST = 20
-# More names than the longest list of keys has: a key is only found if all are shown.
+# More names than the longest list of keys has, as a list that is cut could lack the right key.
 ALL = 80
 
 
-class Complaints:
-    """Collects complaints about one file; `file` is its name as the user gave it. False while there is none."""
+class Diagnostics:
+    """The errors of one file; `file` is its name as the user gave it. It is False while there is none."""
 
     def __init__(self, file: str) -> None:
         self.file = file
@@ -32,12 +32,12 @@ class Complaints:
         return bool(self._texts)
 
     def add(self, line: int | None, text: str) -> None:
-        """One more complaint; a second equal one is dropped."""
-        where = self.file if line is None else f"{self.file}:{line}"
-        self._texts.setdefault(f"{where}: {_clip(text)}", math.inf if line is None else line)
+        """Add one error; an equal one is added once."""
+        position = self.file if line is None else f"{self.file}:{line}"
+        self._texts.setdefault(f"{position}: {_clip(text)}", math.inf if line is None else line)
 
     def check(self, rule: Callable[[str], object], text: str, line: int, place: str) -> bool:
-        """Whether a rule lets a text pass; a complaint with the words of its ValueError if not."""
+        """Return whether a rule accepts a text. If not, add the message of its ValueError."""
         try:
             rule(text)
         except ValueError as error:
@@ -46,21 +46,21 @@ class Complaints:
         return True
 
     def take(self, error: MatrixError) -> None:
-        """The complaints of another look at the same file."""
-        self._texts.update({text: self._texts.get(text, math.inf) for text in error.complaints})
+        """Add the errors of another check of the same file."""
+        self._texts.update({text: self._texts.get(text, math.inf) for text in error.errors})
 
     def listed(self) -> tuple[str, ...]:
-        """The first complaints in the order of lines, and how many more there are."""
+        """Return the first errors in the order of lines, and the number of further ones."""
         texts = sorted(self._texts, key=self._texts.__getitem__)
         extra = len(texts) - MOST
         return (*texts[:MOST], *((f"{self.file}: ... and {extra} more",) if extra > 0 else ()))
 
     def invalid(self, error: ValidationError, node: Node, place: str, model: type[BaseModel]) -> None:
-        """All of pydantic's errors about `node`, which stands at `place` in the file (`hardware.g4ad`)."""
+        """Add every pydantic error about `node`; `place` is its key in the file (`hardware.g4ad`)."""
         self.details(error.errors(include_url=False), node, place, model)
 
     def details(self, details: Sequence[ErrorDetails], node: Node, place: str, model: type[BaseModel]) -> None:
-        """The same for some of the errors."""
+        """Add some pydantic errors about `node`."""
         misspelt = [str(detail["loc"][-1]) for detail in details if detail["type"] == "extra_forbidden"]
         for detail in details:
             if _follows(detail, misspelt):
@@ -68,11 +68,11 @@ class Complaints:
             unknown = detail["type"] == "extra_forbidden"
             line, keys = locate(node, detail["loc"], key=unknown or "[key]" in detail["loc"])
             inner = keys[:-1] if unknown or "[key]" in detail["loc"] else keys
-            self.add(line, _say(detail, ".".join(filter(None, (place, *inner))), model))
+            self.add(line, _message(detail, ".".join(filter(None, (place, *inner))), model))
 
 
 def locate(node: Node, path: Sequence[Any], *, key: bool = False) -> tuple[int, list[str]]:
-    """Line of the value (or its key) at a pydantic error path, and those keys of the path that are in the file."""
+    """Return the line of the value (or key) at a pydantic error path, and the path in the file."""
     line, seen = node.line, []
     for part in path:
         if isinstance(node, source.Mapping) and part in node.entries:
@@ -87,7 +87,10 @@ def locate(node: Node, path: Sequence[Any], *, key: bool = False) -> tuple[int, 
 
 
 def _follows(detail: ErrorDetails, misspelt: Sequence[str]) -> bool:
-    """Whether an error only follows from another: a key is missing as it is misspelt, a list empty of wrong items."""
+    """Return whether an error only follows from another one.
+
+    A misspelt key causes a missing key, and wrong items cause an empty list.
+    """
     if detail["type"] == "missing":
         return bool(difflib.get_close_matches(str(detail["loc"][-1]), misspelt, 1))
     return detail["type"] == "too_short" and bool(detail["input"])
@@ -118,37 +121,37 @@ _MUST = {
 }
 
 
-def _say(detail: ErrorDetails, place: str, model: type[BaseModel]) -> str:
+def _message(detail: ErrorDetails, place: str, model: type[BaseModel]) -> str:
     kind, found, context = detail["type"], detail.get("input"), detail.get("ctx", {})
-    what = place or "the file"
+    subject = place or "the file"
     if kind == "extra_forbidden":
         last = str(detail["loc"][-1])
         return f"unknown key {last!r}{f' in {place}' if place else ''} {known(last, _keys(model, detail['loc']), ALL)}"
     if kind == "missing":
-        return f"{what} lacks the key {detail['loc'][-1]!r}"
+        return f"{subject} lacks the key {detail['loc'][-1]!r}"
     if kind == "value_error":
-        return f"{what}: {context.get('error')}"
+        return f"{subject}: {context.get('error')}"
     if kind == "literal_error":
-        # Nothing, where it may be written out, is no name to propose.
+        # An empty text is a possible value, but no name to propose.
         choices = filter(None, str(context.get("expected")).replace(" or ", ", ").replace("'", "").split(", "))
         return f"{place}: unknown value {show(found)} {known(str(found), choices)}"
     if kind in _MUST:
         needed = _MUST[kind].format(**context)
-        return f"{what} must {needed}" + ("" if needed == "not be empty" else f", not {show(found)}")
-    return f"{what}: {show(found)}: {detail['msg']}"
+        return f"{subject} must {needed}" + ("" if needed == "not be empty" else f", not {show(found)}")
+    return f"{subject}: {show(found)}: {detail['msg']}"
 
 
 def _keys(model: type[BaseModel], path: Sequence[Any]) -> tuple[str, ...]:
-    """Keys of the (possibly nested) model in which an unknown key was found."""
+    """Return the keys of the (possibly nested) model in which an unknown key was found."""
     for part in path[:-1]:
-        # Parts that name no field are keys of a plain map or places in a list: the model stays.
+        # Parts that name no field are keys of a plain map or indices of a list, so the model stays.
         field = _by_alias(model).get(str(part))
         model = next(_models(field.annotation), model) if field else model
     return tuple(_by_alias(model))
 
 
 def _by_alias(model: type[BaseModel]) -> dict[str, FieldInfo]:
-    """Fields by the key that a file has for them."""
+    """Return the fields by their keys in a file."""
     return {field.alias or name: field for name, field in model.model_fields.items()}
 
 
