@@ -151,6 +151,12 @@ class AxisReader:
                 node.lines[key], f"{place}.{key} must be a single value, not {show(plain(stated or node))}"
             )
             return None
+        misspelt = difflib.get_close_matches(key, raw, n=1) if stated is None and kind not in names(family) else []
+        if misspelt:
+            self.diagnostics.add(
+                node.lines[misspelt[0]], f"unknown key {misspelt[0]!r} in {place}; did you mean {key!r}?"
+            )
+            return None
         if kind not in names(family):
             hint = f"; give its {key} if {name!r} is a name of your own" if stated is None else ""
             where = node.lines.get(key, line)
