@@ -19,7 +19,7 @@ MACHINE = "host"
 class LeaseRequest:
     """One lease: of a machine reached by ssh if `reach` is given, else of a name on this machine.
 
-    `words` name it for people. `alone`: why runs that are started on other machines are not kept off, if they are not.
+    `words` is its name for users. `alone` is the reason why the lease does not exclude runs on other machines; else "".
     """
 
     name: str
@@ -32,7 +32,7 @@ class LeaseRequest:
 class Loss:
     """A way in which nodes are taken from a job that did nothing wrong.
 
-    `service`: it is what makes the nodes that went away; once it is back the cell can be run again.
+    `service`: the service that makes the nodes failed; once it is back the cell can run again.
     """
 
     why: str
@@ -105,12 +105,12 @@ class Policy:
 
     @classmethod
     def in_placement(cls, kinds: Sequence[Hardware], ranks: Sequence[int], index: int) -> Hardware:
-        """Return the kind at `index` of a placement, with what its settings say of its place there."""
+        """Return the kind at `index` of a placement, with its settings for that index."""
         return kinds[index]
 
     @classmethod
     def conflict(cls, kinds: Sequence[Hardware], *, launcher: bool = False) -> str:
-        """Return why kinds of this runtime cannot be nodes of one placement, and what to do; "" if they can.
+        """Return why kinds of this runtime cannot be nodes of one placement, and advice; "" if they can.
 
         `launcher`: the last is a node without ranks.
         """
@@ -128,8 +128,8 @@ class Policy:
 
     @classmethod
     def lease(cls, node: Node) -> LeaseRequest | None:
-        """Return what a cell holds for itself while it uses a node; None if nobody else can get that node.
+        """Return the lease that a cell holds while it uses a node; None if the node is exclusive anyway.
 
-        By default that is all of this machine.
+        By default the lease is for all of this machine.
         """
         return LeaseRequest(MACHINE, node.host)
