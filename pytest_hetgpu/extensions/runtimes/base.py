@@ -25,7 +25,7 @@ from pytest_hetgpu.model.outcome import RunResult
 T = TypeVar("T")
 
 StackDumper = Callable[[Mapping[str, Any], float], bytes]
-"""Runs `remote/dump_stacks.py` on a node for so many seconds; returns b"" if it gives no answer."""
+"""A function that runs `remote/dump_stacks.py` on a node for so many seconds; it returns b"" without an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,8 @@ class Runtime(abc.ABC):
         """Run `command` to its end, at most `timeout` seconds, and leave nothing of it running.
 
         A command that still runs then is stopped, after a call of `overdue`. Its stdout and stderr are appended to the
-        file `output` (mode 0600). A command that fails, or is cut short by the timeout or by a KeyboardInterrupt, gives
-        a RunResult like any other.
+        file `output` (mode 0600). A command may fail, or be cut short by the timeout or by a KeyboardInterrupt. It then
+        gives a RunResult like any other.
 
         Raises:
             LaunchError: It could not be started.
@@ -64,7 +64,7 @@ class Runtime(abc.ABC):
 
     @abc.abstractmethod
     def absent(self, paths: Sequence[str]) -> tuple[str, ...]:
-        """Return those of `paths` (say /dev/kfd) that do not exist on the node, in the order given."""
+        """Return those of `paths`, such as /dev/kfd, that do not exist on the node, in the order given."""
 
     @abc.abstractmethod
     def interfaces(self) -> tuple[str, ...]:
@@ -90,7 +90,7 @@ class CommandResult:
 
 @dataclass(frozen=True, slots=True)
 class SshServer:
-    """An sshd of ours on a node."""
+    """An sshd that this package started on a node."""
 
     port: int
     #: The public half of its host key: `ssh-ed25519 AAAA...`.
@@ -123,7 +123,7 @@ class RemoteNode(KeepsOldNames, Runtime):
     allocated_host: str = ""
     #: Facts about how the node was provided, by name: how long that took, for example.
     provision_facts: Mapping[str, str] = {}
-    #: None if nobody takes the node back.
+    #: : None if no scheduler takes the node back.
     walltime: Walltime | None = None
 
     given = Renamed("allocated_host")
@@ -168,7 +168,7 @@ class RemoteNode(KeepsOldNames, Runtime):
 
     @abc.abstractmethod
     def sshd_log(self) -> tuple[str, ...]:
-        """Return the last lines that our sshd on the node printed: why it refused a login."""
+        """Return the last lines that the job's sshd on the node printed: why it refused a login."""
 
     @abc.abstractmethod
     def sweep(self) -> tuple[str, ...]:
@@ -213,7 +213,7 @@ class Deployment:
         self._made: dict[Hashable, object] = {}
         self._closing = ExitStack()
         self.abandoned = threading.Event()
-        """Set once nobody wants it any more; threads that wait for something give up."""
+        """An event that is set once no cell needs the nodes any more; waiting threads then give up."""
         self._lock = threading.Lock()
         self._words = threading.Lock()
 
@@ -262,9 +262,9 @@ class Service(Protocol):
 class NodeProvider(Policy, PlanLines, Leftovers, abc.ABC):
     """A runtime: a kind of node that a job over several hosts can have.
 
-    The class of a runtime holds everything that is peculiar to it: settings and rules (`Policy`), shell lines for the
-    plan (`PlanLines`), locations for `hetgpu clean` (`Leftovers`), and the nodes themselves. Only `open` is abstract;
-    the other methods have the answers for hosts that are reached by ssh.
+    The class of a runtime holds everything that is peculiar to it: settings and rules (`Policy`), and shell lines for
+    the plan (`PlanLines`). It also holds locations for `hetgpu clean` (`Leftovers`), and the nodes themselves. Only
+    `open` is abstract; the other methods have the answers for hosts that are reached by ssh.
     """
 
     @classmethod

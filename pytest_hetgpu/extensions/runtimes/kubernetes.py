@@ -1,7 +1,7 @@
 """Nodes that are Kubernetes pods. Those of a placement are created at once, kept for its cells, and removed together.
 
-A pod only waits; the agent runs in it by `kubectl exec`, as for `docker` and `ssh`, and ends when its stdin does.
-Launchers use ssh between the pods, so their addresses must reach each other.
+A pod only waits. The agent runs in it by `kubectl exec`, as for `docker` and `ssh`, and ends with its stdin. Launchers
+use ssh between the pods, so their addresses must reach each other.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ _NOT_INHERITED = re.compile(
 
 @dataclass(frozen=True)
 class Local(Runtime):
-    """A runtime for processes of this machine; `grace` is the seconds a launcher has to clean up when it must stop."""
+    """A runtime for processes of this machine; `grace` is the seconds for a stopped launcher to clean up."""
 
     grace: float = 2.0
 
@@ -165,7 +165,7 @@ def inherited(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def home(own: Mapping[str, str]) -> dict[str, str]:
-    """Return the HOME of a command if our environment has none: that of the user database, else its temporary folder.
+    """Return the HOME of a command if the environment has none: the user database's, else its temporary folder.
 
     Open MPI 5 does not start without one (`Unable to get the user home directory`).
     """

@@ -1,8 +1,8 @@
 """Nodes of a Slurm cluster. One allocation per placement is held for its cells by a process that ends with this one.
 
-On each node a step runs the agent, as for `docker` and `ssh`. Each launcher starts on the first node: srun as a step of
-the allocation, mpirun and torchrun by ssh between the nodes. As ssh ignores components, one mpirun starts a
-heterogeneous job. The Slurm programs and munge must work on this machine and on the nodes.
+On each node a step runs the agent, as for `docker` and `ssh`. Each launcher starts on the first node: srun as a step,
+mpirun and torchrun by ssh between the nodes. As ssh ignores components, one mpirun starts a heterogeneous job. The
+Slurm programs and munge must work on this machine and on the nodes.
 """
 
 from __future__ import annotations

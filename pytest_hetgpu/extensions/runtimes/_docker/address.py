@@ -20,7 +20,7 @@ class Address:
     """The address of an engine: `url` is its form for docker clients, `where` its name in messages.
 
     Two addresses are equal if they lead to the same engine in the same way. With ssh, `reach` has the connection
-    settings of `host`, and `socket` is the path of the engine's socket on that host.
+    settings of `host`. `socket` is the path of the engine's socket there.
     """
 
     url: str

@@ -25,9 +25,9 @@ from pytest_hetgpu.extensions.runtimes.process.ledger import marked, tracker
 _NAME = re.compile(r"hetgpu-base:(bookworm|trixie)")
 _STEP = 0.25  # seconds between two checks whether the image is still needed
 HOW = "from Debian's packages with containers/make-base (about 90 s)"
-"""What is told while one is made, after its name."""
+"""The progress message for a build, after the name of the image."""
 GIVEN_UP = "is no longer waited for: its placement was given up"
-"""The reason, behind its name, that an image was not made: nobody wanted it any more."""
+"""The reason, after the name of an image, of an abandoned build: no node needs it any more."""
 
 
 def is_ours(name: str) -> bool:
@@ -69,7 +69,7 @@ def make(engine: Engine, name: str, node: str, deployment: Deployment | None) ->
 
 
 def _script() -> Path | None:
-    """Return the script in the wheel, or beside the package in its checkout; never one from the folder of a matrix."""
+    """Return the script in the wheel, or beside the package in its checkout; never one from a matrix folder."""
     inside = PACKAGE / "containers" / "make-base"
     if inside.is_file():
         return inside

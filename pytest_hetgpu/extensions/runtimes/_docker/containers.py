@@ -117,12 +117,13 @@ def start(  # noqa: PLR0913
 ) -> Attached:
     """Start the node's container with `command`, and attach to its stdin and stdout.
 
-    The container ends when its stdin does, however this process ends. The engine removes it when it ends.
+    The container ends when its stdin does, however this process ends. The engine removes it when it ends. After an
+    error no container is left.
 
     Raises:
         NotHere: The site lacks something.
         ProvisionError: The engine cannot start the container.
-        docker.errors.ImageNotFound: The image is gone. After each of these errors no container is left.
+        docker.errors.ImageNotFound: The engine has lost the image.
 
     """
     with engine.speaking(node.name) as api, ExitStack() as unwinding:
@@ -145,7 +146,7 @@ def start(  # noqa: PLR0913
 
 
 def remove(api: Any, ident: str) -> None:
-    """Kill and remove a container that may be gone, or about to be removed."""
+    """Kill and remove a container, which may be missing or about to be removed."""
     import docker
     import requests
 

@@ -51,7 +51,7 @@ class Engine:
         self._broke = 0.0
         self._start = ""
         self.breaks = 0
-        """How often it, or the way to it, went away under us so far."""
+        """The number of failures so far, of the engine or of the connection to it."""
         self.met = False
         """Whether it has ever answered this process."""
 
@@ -69,8 +69,9 @@ class Engine:
     def removal(self) -> AbstractContextManager[object]:
         """Return the lock to hold while a container of a network is removed.
 
-        Docker before 20.10.27, and others of API 1.41, can deadlock for good if two containers of one network are
-        removed at the same time (moby issue 46661, fixed in 23.0 by pull request 42545). Newer ones need no lock.
+        Docker before 20.10.27, and others of API 1.41, can deadlock for good. This happens if two containers of one
+        network are removed at the same time (moby issue 46661). Pull request 42545 fixed it in 23.0; newer engines need
+        no lock.
         """
         with self._lock:
             version = str(self._api.api_version) if self._api is not None else ""

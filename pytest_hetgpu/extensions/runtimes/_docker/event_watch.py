@@ -23,7 +23,7 @@ class Vigil:
         self._stream: Any = None
         self._stopped = False
         self.over = False
-        """Whether nothing is watched any more."""
+        """Whether the watch has ended."""
         threading.Thread(target=self._listen, name="hetgpu engine", daemon=True).start()
 
     def stop(self) -> None:

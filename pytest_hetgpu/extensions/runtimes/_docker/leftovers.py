@@ -81,7 +81,7 @@ def labelled(engine: Engine, node: str, label: str = "") -> list[Leftover]:
 
 
 def take(engine: Engine, left: Leftover, node: str) -> None:
-    """Kill and remove an object; ignore one that is gone. Raise as `labelled`."""
+    """Kill and remove an object; ignore a missing one. Raise as `labelled`."""
     import docker
 
     with engine.speaking(node) as api:

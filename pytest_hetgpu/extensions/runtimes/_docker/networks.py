@@ -147,7 +147,7 @@ def _first(chunks: Iterable[bytes], most: int) -> bytes:
 
 
 def _only_file(tar: bytes) -> str:
-    """Return the content of the first file of an archive, as far as it is there; "" for data that is no archive."""
+    """Return the content of an archive's first file, as far as it is there; "" for data that is no archive."""
     try:
         with tarfile.open(fileobj=io.BytesIO(tar)) as archive:
             found: Any = next((archive.extractfile(member) for member in archive if member.isfile()), None)

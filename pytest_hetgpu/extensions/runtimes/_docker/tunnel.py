@@ -53,7 +53,7 @@ _ALONE = secrets.token_hex(16)  # the label that processes outside any run share
 
 @contextmanager
 def tunnel(host: str, reach: ConnectionInfo, socket: str = "/var/run/docker.sock") -> Iterator[str]:
-    """Open a tunnel to `socket` on `host`; yield the path of a socket on this machine that only this user can reach.
+    """Open a tunnel to `socket` on `host`; yield the path of a local socket that only this user can reach.
 
     Processes of one run share one ssh. A process that finds it broken opens another. The tunnel ends with its last
     user, however that one ends.

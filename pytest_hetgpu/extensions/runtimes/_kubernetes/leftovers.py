@@ -76,7 +76,7 @@ def labelled(cluster: Cluster, kinds: Sequence[str]) -> list[Leftover]:
 
 
 def take(cluster: Cluster, found: Sequence[tuple[str, str]]) -> None:
-    """Remove objects, by kind and name; ignore those that are gone. Raise as `remove`."""
+    """Remove objects, by kind and name; ignore missing ones. Raise as `remove`."""
     names = [f"{kind}/{name}" for kind, name in found]
     if names:
         cluster.ask("delete", *names, "--ignore-not-found", "--wait=false", "--cascade=background")

@@ -72,7 +72,7 @@ class _Exec(ProcessPipe):
         )
 
     def cut(self) -> None:
-        """Kill kubectl: its other end is gone."""
+        """Kill kubectl, which has lost its other end."""
         self._process.kill()
 
     def why_ended(self) -> str:

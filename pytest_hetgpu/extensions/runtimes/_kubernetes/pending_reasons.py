@@ -52,7 +52,7 @@ _UNIT |= {f"{name}i": Decimal(1024) ** power for power, name in enumerate("KMGTP
 
 
 def reason(pod: Object, events: Sequence[Object] = (), nodes: Sequence[Object] | None = None) -> Reason:
-    """Return why a pod does not run yet; `nodes` are those of the cluster, None if access to them is denied."""
+    """Return why a pod does not run yet; `nodes` are those of the cluster, None if access is denied."""
     status = pod.get("status", {})
     for one in status.get("containerStatuses") or status.get("initContainerStatuses") or ():
         if found := _of_container(one, events):

@@ -137,7 +137,7 @@ class _Step(ProcessPipe):
 
 
 def _verdict(allocation: Allocation) -> str:
-    """Return the state that the controller gives a job once it has decided; NODE_FAIL if a node of it is down."""
+    """Return the state of a job once the controller has decided; NODE_FAIL if a node of it is down."""
     latest = time.monotonic() + _DECIDING
     state = ""
     while time.monotonic() < latest:

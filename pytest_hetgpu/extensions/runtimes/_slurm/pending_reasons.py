@@ -16,7 +16,7 @@ from pytest_hetgpu.extensions.runtimes._slurm import messages
 UNSETTLED = 20.0  # seconds until PartitionConfig counts as a reason, if no limit explains it
 
 Fields = Mapping[str, str]
-"""What `scontrol -o show` has of a job or a partition."""
+"""The `scontrol -o show` record of a job or a partition."""
 
 _TIME = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?")
 _ENDLESS = ("UNLIMITED", "INFINITE")

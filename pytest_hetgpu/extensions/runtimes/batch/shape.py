@@ -1,4 +1,4 @@
-"""The schema of a request to Slurm: with a kind of hardware in a matrix, and for a site in an inventory."""
+"""The schema of a request to Slurm: for a kind of hardware in a matrix, and for a site in an inventory."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def reference(folder: str, args: Mapping[str, str]) -> str:
 
 
 def content_digest(folder: str, args: Mapping[str, str]) -> str:
-    """Return 12 hexadecimal digits: equal for equal names, modes, contents and arguments, whatever the file times.
+    """Return 12 hexadecimal digits: equal for equal names, modes, contents and arguments, regardless of file times.
 
     Raises:
         UsageError: The folder lacks a Dockerfile, or a file cannot be read.

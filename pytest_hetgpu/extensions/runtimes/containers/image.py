@@ -11,7 +11,7 @@ from pytest_hetgpu.model.job import Hardware, Image
 
 
 def image_of(kind: Hardware, places: Iterable[Path], build: tuple[Mapping[str, str], str]) -> Image:
-    """Return the image of a folder with a Dockerfile, found by the same search as a matrix; else of a reference.
+    """Return the image of a folder with a Dockerfile, searched for like a matrix; else of a reference.
 
     `build` are the arguments and the network from the inventory. Raise UsageError for a missing folder.
     """

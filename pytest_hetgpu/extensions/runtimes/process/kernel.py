@@ -1,4 +1,4 @@
-"""Facts that only the kernel has: the children of this process, the end of a process, and the adoption of orphans."""
+"""Facts that only the kernel has: this process's children, the end of a process, and the adoption of orphans."""
 
 from __future__ import annotations
 

@@ -16,16 +16,16 @@ class ResourceTracker:
     """A tracker that records nothing. Callers call each method before they create anything at that location."""
 
     label = ""
-    """The text that everything made carries; "" where nothing is to carry one."""
+    """The label of everything that is made; "" for none."""
 
     shared = ""
-    """The same for what all processes of a run use, and whoever made it may end before the others."""
+    """The label of objects that all processes of a run share; their maker may end before the others."""
 
     def processes(self) -> None:
         """Record that processes of this machine are about to be started."""
 
     def host(self, host: str, reach: ConnectionInfo) -> Callable[[], None]:
-        """Record that an agent is about to be started on a host; call the result when it has ended by itself."""
+        """Record that an agent is about to start on a host; call the result when it has ended by itself."""
         return lambda: None
 
     def place(self, spot: Location, *, once: bool = False) -> Callable[[], None]:

@@ -1,4 +1,4 @@
-"""The pipe of a connection that is the stdin and stdout of a process: of ssh, or of an agent on this machine."""
+"""The pipe of a connection: the stdin and stdout of ssh, or of an agent on this machine."""
 
 from __future__ import annotations
 

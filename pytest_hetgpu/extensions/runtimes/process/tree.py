@@ -1,9 +1,9 @@
 """The processes of one job, from its launcher to the last orphan, and how they are stopped.
 
 Ranks make process groups of their own, daemons leave the session, their parents die: no single mark holds them all. A
-process belongs to a job if it descends from the launcher, is in the launcher's session, or carries the job's label in
-its environment. An orphan that this process adopted while the job ran also belongs to it, if no other code here can
-have started it.
+process belongs to a job if it descends from the launcher, or is in the launcher's session. It also belongs to the job
+if its environment carries the job's label. The last case is an orphan that this process adopted while the job ran, if
+no other code here can have started it.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ class LeftoverStore(abc.ABC):
 
     @abc.abstractmethod
     def remove(self, found: Sequence[Leftover]) -> None:
-        """Remove objects; ignore those that are gone already."""
+        """Remove objects; ignore those that are already removed."""
 
 
 class Leftovers:

@@ -1,7 +1,8 @@
 """A runtime's shell lines for `--hetgpu-plan`: its nodes made, used and removed by hand. Pure.
 
-The lines of a placement come in this order: `allocate`, `prepare`, then a folder and the rank programs for each node
-(`exec_line`, `copy_line`), an sshd if there are several nodes, the command (`start_line`), `remove`, `release`.
+The lines of a placement begin with `allocate` and `prepare`. A folder and the rank programs for each node follow
+(`exec_line`, `copy_line`), and an sshd if there are several nodes. The command (`start_line`), `remove` and `release`
+come last.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class PlanLines:
     client: ClassVar[str] = "ssh"
     """The program that the lines need."""
     build_note: ClassVar[str] = ""
-    """A line about images that are built, for whoever runs the lines elsewhere."""
+    """A line about images that are built, for users who run the lines on another machine."""
     foreground_sshd: ClassVar[bool] = False
     """A process that a line leaves in the background ends with that line: an sshd stays in the foreground."""
 

@@ -50,23 +50,23 @@ class Policy:
     `prefix` in there is the folder of the MPI.
     """
     request_type: ClassVar[Any] = None
-    """The class of what `make_settings` returns, if that is not `settings`: a frozen dataclass."""
+    """The class of the result of `make_settings`, if that is not `settings`: a frozen dataclass."""
 
     schedules: ClassVar[bool] = False
-    """A scheduler chooses the hosts, and lends them to nobody else."""
+    """Whether a scheduler chooses the hosts, and reserves them exclusively."""
     uses_containers: ClassVar[bool] = False
-    """The nodes are containers, made of `image` with the options of `container` and `build`."""
+    """Whether the nodes are containers, made of `image` with the options of `container` and `build`."""
     encloses: ClassVar[bool] = False
-    """MPI libraries take every node for a host of its own."""
+    """Whether MPI libraries take every node for a host of its own."""
     shares_files: ClassVar[bool] = False
-    """The nodes see the file systems of this machine, and the MPIs installed here."""
+    """Whether the nodes see the file systems of this machine, and the MPIs installed here."""
     needs_inventory: ClassVar[bool] = False
-    """Without an inventory there is no node; else this machine is the only one."""
+    """Whether there are no nodes without an inventory; else this machine is the only one."""
 
     losses: ClassVar[Mapping[str, Loss]] = {}
     """Keys of signatures, `WHAT@RUNTIME`, for the ways in which its nodes can be taken away."""
     rdma_advice: ClassVar[str] = "load the HCA's driver"
-    """How a node gets the RDMA device that it lacks."""
+    """The advice for a node that lacks its RDMA device."""
 
     @classmethod
     def check_image(cls, image: str | None) -> None:
@@ -87,7 +87,7 @@ class Policy:
 
     @classmethod
     def settings_of(cls, hardware: Hardware) -> Any:
-        """Return the settings of a kind of hardware of this runtime, also if its job was read from a run's folder."""
+        """Return the settings of a kind of hardware of this runtime, also for a job of a stored run."""
         found = hardware.settings
         if not isinstance(found, Stored):
             return found

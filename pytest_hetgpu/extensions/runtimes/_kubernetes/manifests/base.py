@@ -75,7 +75,7 @@ def metadata(asked: Asked, name: str, pods: Pods) -> Manifest:
 
 
 def template(asked: Asked, group: Group) -> Manifest:
-    """Return the pod of a group: it waits, with no rights in the cluster, until its deletion or the end of its time."""
+    """Return the pod of a group: it waits until its deletion or the end of its time, without rights in the cluster."""
     pods = pods_of(group.nodes[0])
     labels, annotations = _queue(pods, apart=False)
     spec: Manifest = {

@@ -7,7 +7,7 @@ from pytest_hetgpu.extensions.runtimes.pods.request import Pods
 
 
 def run_policy(pods: Pods) -> Manifest:
-    """Return the rules for the end of a job: it ends as a whole, not early, and failed pods stay readable."""
+    """Return the rules for the end of a job: it ends as a whole and not early. Failed pods stay readable."""
     policy: Manifest = {
         "activeDeadlineSeconds": pods.ttl + int(pods.ready),
         "backoffLimit": 0,

@@ -1,6 +1,6 @@
 """An MPIJob (kubeflow.org/v2beta1): workers, and a launcher, which the operator always requires.
 
-A node without ranks is the launcher. If there is none, the launcher is a pod that only waits: the operator takes the
+A node without ranks is the launcher. If there is none, the launcher is a pod that only waits. The operator takes the
 GPUs from a launcher, so all nodes with ranks are workers.
 """
 
