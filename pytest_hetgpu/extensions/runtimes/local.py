@@ -107,7 +107,7 @@ class Local(Runtime):
 
 
 class LocalNodes(NodeProvider):
-    """The local machine as a node of a job with other nodes: commands run below an agent, as on the others."""
+    """The local machine as a node of a job with other nodes: commands run below an agent, as elsewhere."""
 
     @classmethod
     def open(cls, node: Node, deployment: Deployment) -> RemoteNode:

@@ -124,7 +124,7 @@ def _telling(deployment: Deployment | None, what: str) -> Iterator[None]:
 
 
 def _inspect(engine: Engine, reference: str, node: str) -> dict[str, Any] | None:
-    """Return what the engine has on record for an image; None if it has no image of that name."""
+    """Return the engine's record of an image; None if it has no image of that name."""
     from docker.errors import ImageNotFound, NotFound
 
     with engine.speaking(node) as api:

@@ -25,8 +25,8 @@ OPERATORS = {
 class Refusal:
     """A failed request.
 
-    `absent`: the site lacks something; `away`: the API server may be back in a moment; `missing`: there is no such
-    object; `unreached`: the API server answered, but could not reach the kubelet that it asked.
+    `absent`: the site lacks something. `away`: the API server may be back in a moment. `missing`: there is no such
+    object. `unreached`: the API server answered, but could not reach the kubelet that it asked.
     """
 
     text: str
@@ -156,7 +156,7 @@ def silent(where: str, seconds: float) -> Refusal:
 
 
 def unreached(name: str, host: str, why: Refusal) -> str:
-    """Return the end of a pod that no longer runs commands, while the cluster has not yet given up its node."""
+    """Return the end of a pod that runs no commands any more, before the cluster gives up its node."""
     told = why.text if why.unreached else "nothing can be run in it any more, while the API server answers"
     return f"pod {name} lost its node {host}: {told}"
 
@@ -181,7 +181,7 @@ def ended(pod: Object, events: Sequence[Object]) -> str:
 
 
 def taken(name: str, events: Sequence[Object], disruption: str = "") -> str:
-    """Return the end of a pod that is gone or about to be removed."""
+    """Return the end of a pod that is missing or about to be removed."""
     if event := _happened(events, "Preempted", "Preempting"):
         return f"pod {name} was preempted ({_short(str(event.get('message', '')))})"
     if disruption == "PreemptionByScheduler":

@@ -44,7 +44,7 @@ def doubtful(pod: Object) -> bool:
 
 
 def silence(cluster: Cluster, name: str, container: str) -> messages.Refusal | None:
-    """Return the evidence that a pod's node does not answer; None if it does, or another error is in the way.
+    """Return the evidence that a pod's node does not answer; None if it does, or after another error.
 
     A node that does not even refuse connections takes some 30 s.
     """

@@ -300,7 +300,7 @@ class AgentConnection:
         return taken
 
     def _printed(self) -> str:
-        """Return what was printed before the agent's first message, for an error."""
+        """Return the output before the agent's first message, for an error."""
         text = self._noise[:500].decode(errors="replace").strip()
         return f"; it printed: {text}" if text else ""
 

@@ -122,7 +122,7 @@ def quarrel(kinds: Sequence[tuple[str, Pods]], *, launcher: bool = False) -> str
 
 
 def label(text: str) -> str:
-    """Convert a text to the value of a label: the text if it is valid, else its valid part with a digest."""
+    """Convert a text to the value of a label: a valid text as it is, else its valid part with a digest."""
     if re.fullmatch(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?", text, re.ASCII):
         return text
     plain = re.sub(r"[^A-Za-z0-9_.-]+", "-", text).strip("_.-")[: _LONGEST_LABEL - 9]

@@ -2,8 +2,8 @@
 
 Ranks make process groups of their own, daemons leave the session, their parents die: no single mark holds them all. A
 process belongs to a job if it descends from the launcher, or is in the launcher's session. It also belongs to the job
-if its environment carries the job's label. The last case is an orphan that this process adopted while the job ran, if
-no other code here can have started it.
+if its environment carries the job's label. An orphan that this process adopted while the job ran belongs to the job,
+too. The exception is an orphan that other code here may have started.
 """
 
 from __future__ import annotations
