@@ -10,7 +10,7 @@ class Cuda(Platform):
     """CUDA devices; the control device appears with the kernel driver.
 
     Containers get the GPUs from the NVIDIA container toolkit. Tracing lets ranks of one host copy from each other's
-    memory (CMA). Shared memory holds the buffers of NCCL and UCX, which do not fit into the default of 64 MB in Docker.
+    memory (CMA). Shared memory holds the buffers of NCCL and UCX; the default of 64 MB in Docker is too small for them.
     """
 
     devices = ("/dev/nvidiactl",)
