@@ -18,7 +18,10 @@ ROOT = Path(__file__).resolve().parent.parent
 #: Globs below the repository: Markdown is checked by paragraph, Python by docstring.
 CHECKED = (
     *("README.md", "docs/**/*.md", "tests/test_prose.py", "tests/document_blocks.py", "tests/test_document_*.py"),
-    "pytest_hetgpu/extensions/runtimes/**/*.py",
+    "pytest_hetgpu/model/**/*.py",
+    *(f"pytest_hetgpu/extensions/{family}/**/*.py" for family in ("fabrics", "hardware", "inventories", "launchers")),
+    *(f"pytest_hetgpu/extensions/{family}/**/*.py" for family in ("probes", "readers", "runtimes", "signatures")),
+    *(f"pytest_hetgpu/extensions/{family}/**/*.py" for family in ("stacks", "transports", "workloads")),
 )
 #: No sentence has more words. A share of SHARE may have more than GOAL words.
 LIMIT, GOAL, SHARE = 26, 20, 0.03
