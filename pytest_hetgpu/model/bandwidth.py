@@ -28,7 +28,7 @@ class Flow:
 
     @property
     def median(self) -> float:
-        """The median of the intervals; 0 if there is none."""
+        """Return the median of the intervals; 0 if there is none."""
         ordered = sorted(self.gbs)
         # The import of `statistics` would cost every session 5 ms.
         return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2 if ordered else 0.0

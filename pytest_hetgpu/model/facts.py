@@ -34,12 +34,12 @@ class Fact:
 
     @property
     def text(self) -> str | None:
-        """The value as one text, several joined by `, `; None if nothing was found."""
+        """Return the value as one text, several joined by `, `; None if nothing was found."""
         return ", ".join(self.value) if isinstance(self.value, tuple) else self.value
 
     @property
     def items(self) -> tuple[str, ...]:
-        """The value as a tuple, empty if nothing was found."""
+        """Return the value as a tuple, empty if nothing was found."""
         return self.value if isinstance(self.value, tuple) else () if self.value is None else (self.value,)
 
 

@@ -61,12 +61,12 @@ class KnownFailure:
 
     @property
     def url(self) -> str | None:
-        """The link to read first."""
+        """Return the link to read first."""
         return self.links[0] if self.links else None
 
     @property
     def typed(self) -> tuple[str, ...]:
-        """Its settings as a user types them: `UCX_TLS=tcp`, `--mca pml ucx`."""
+        """Return its settings as a user types them: `UCX_TLS=tcp`, `--mca pml ucx`."""
         return tuple(
             f"--mca {name} {value}" if kind == "mca" else f"{name}={value}"
             for kind, values in self.settings.items()

@@ -1,4 +1,4 @@
-"""Network interfaces of a host, and the choice of the one that MPI's TCP is pinned to. Pure.
+"""Network interfaces of a host, and the choice of the one that TCP of MPI is pinned to. Pure.
 
 By default some libraries choose interfaces that lead nowhere. libfabric takes the bridge of a container engine. Its
 MASQUERADE rule rewrites the source address of connections inside the host, and all ranks wait in MPI_Init.
@@ -36,7 +36,7 @@ class Interface:
 
     @property
     def lacks(self) -> str:
-        """The reason why TCP cannot use it, "" if it can."""
+        """Return the reason why TCP cannot use it, "" if it can."""
         if not self.running:
             return "without a carrier"
         if not self.ipv4:

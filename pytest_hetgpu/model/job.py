@@ -69,7 +69,7 @@ class Fabric:
 
     @property
     def named(self) -> str | None:
-        """The interface that the matrix names."""
+        """Return the interface that the matrix names."""
         return None if self.guessed else self.netdev
 
 
@@ -117,8 +117,9 @@ class ContainerOptions:
 class Hardware:
     """A named kind of node.
 
-    `prefix` is the folder of its stack ("": found by PATH). `settings` are those of its runtime: an object of the
-    runtime's own class, `Stored` in a job that was read back from a run's folder, None for a runtime without any.
+    `prefix` is the folder of its stack ("": found by PATH). `settings` are those of its runtime, an object of the
+    runtime's own class. They are `Stored` in a job that was read back from a run's folder, and None for a runtime
+    without any.
     """
 
     name: str
@@ -154,7 +155,7 @@ class Stack:
 
     @property
     def major(self) -> int:
-        """The version's first number, 0 if the version is not known."""
+        """Return the version's first number, 0 if the version is not known."""
         first = self.version.partition(".")[0]
         return int(first) if first.isdecimal() else 0
 
@@ -260,7 +261,7 @@ class Requirements:
 
     @property
     def row_ranks(self) -> int:
-        """The number of ranks of its rows: 2 for a ping-pong in any world, GPUs if a process has several."""
+        """Return the number of ranks of its rows: 2 for a ping-pong in any world, GPUs if a process has several."""
         return self.ranks if self.external is None else self.external.ranks or 0
 
     def requires(self, point: MessagePoint) -> bool:
@@ -291,15 +292,15 @@ class Job:
 
     @property
     def all_nodes(self) -> tuple[Node, ...]:
-        """The nodes with ranks, then the launcher without."""
+        """Return the nodes with ranks, then the launcher without."""
         return (*self.nodes, self.launcher) if self.launcher else self.nodes
 
     @property
     def launch_node(self) -> Node:
-        """The node that runs the launch command."""
+        """Return the node that runs the launch command."""
         return self.launcher or self.nodes[0]
 
     @property
     def is_multi_host(self) -> bool:
-        """Whether nodes must be provisioned and connected first: any node is more than processes of this machine."""
+        """Return whether nodes must be provisioned and connected first, as all but processes of this machine."""
         return any(node.hardware.runtime != "local" for node in self.all_nodes)

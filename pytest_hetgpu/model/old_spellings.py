@@ -41,7 +41,7 @@ class Renamed:
 
 
 def take_over(cls: type) -> None:
-    """Give what a class defines under an old name its new name; for `__init_subclass__`."""
+    """Give attributes that a class defines under old names their new names; for `__init_subclass__`."""
     for name, value in list(vars(cls).items()):
         renamed = next(
             (vars(base)[name] for base in cls.__mro__[1:] if isinstance(vars(base).get(name), Renamed)), None

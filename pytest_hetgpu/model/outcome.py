@@ -104,7 +104,7 @@ class RunResult:
 
     @property
     def signal(self) -> int | None:
-        """The signal that ended the launcher, or that it reports of a rank in the 128+N convention."""
+        """Return the signal that ended the launcher, or that it reports of a rank in the 128+N convention."""
         code = self.returncode
         if code is None:
             return None
@@ -169,7 +169,7 @@ class Evidence:
 
     @property
     def facts(self) -> dict[str, str]:
-        """The facts for conditions: versions; `tool` and `memory` of a program of another project."""
+        """Return the facts for conditions: versions; `tool` and `memory` of a program of another project."""
         told = {"tool": self.program.tool, "memory": self.program.memory} if self.program else {}
         return {**self.versions, **{name: value for name, value in told.items() if value}}
 
@@ -311,5 +311,5 @@ class Outcome:
 
     @property
     def flaky(self) -> bool:
-        """Whether it failed and then passed."""
+        """Return whether it failed and then passed."""
         return self.kind is Kind.PASSED and bool(self.attempts)

@@ -48,7 +48,7 @@ class BenchmarkRow:
 
     @property
     def seconds(self) -> float | None:
-        """The time of one operation, None if the program does not print it."""
+        """Return the time of one operation, None if the program does not print it."""
         return self.figures["latency"].value if "latency" in self.figures else None
 
 
@@ -82,12 +82,12 @@ class BenchmarkResult:
 
     @property
     def wrong(self) -> tuple[BenchmarkRow, ...]:
-        """Rows whose data failed the check."""
+        """Return the rows whose data failed the check."""
         return tuple(row for row in self.rows if row.wrong)
 
     @property
     def operations(self) -> tuple[str, ...]:
-        """The operations of the rows, each once."""
+        """Return the operations of the rows, each once."""
         return tuple(dict.fromkeys(row.operation for row in self.rows))
 
     def missing(self, points: Iterable[MessagePoint]) -> tuple[MessagePoint, ...]:

@@ -21,7 +21,7 @@ class MessagePoint:
 
     @property
     def in_place(self) -> bool:
-        """Whether the operation is in place."""
+        """Return whether the operation is in place."""
         return self.place == "in"
 
 
@@ -85,7 +85,7 @@ class Measurement:
 
     @property
     def name(self) -> str:
-        """Its name in reports: `busbw[1048576,float32]`, in place `busbw[1048576,float32,in]`."""
+        """Return its name in reports: `busbw[1048576,float32]`, in place `busbw[1048576,float32,in]`."""
         return f"{self.metric}[{self.point}]"
 
 

@@ -23,7 +23,7 @@ def parse_size(text: object) -> int:
 
 
 def parse_sizes(value: object) -> tuple[int, ...]:
-    """Parse a size, a list of sizes, or a range: `8..64M` doubles from 8 to 64 x 1024^2 bytes, both ends included.
+    """Parse a size, a list of sizes, or a range: `8..64M` doubles from 8 to 64 x 1024^2 bytes, both included.
 
     Raises ValueError.
     """

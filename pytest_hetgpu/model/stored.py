@@ -1,4 +1,4 @@
-"""A field whose object is of a class that only an extension knows, as it is read back from JSON."""
+"""A field with an object of a class that only an extension defines, in the form that JSON gives back."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 STORED = "stored"
-"""The keys that a field may have in JSON, in the metadata of that field: its class says which, by `stored_as`."""
+"""The metadata key with the JSON keys that a field may have; the field's class chooses one by `stored_as`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What a field with several keys was read back as: the key that it has in JSON, and the plain data there."""
+    """A field with several possible JSON keys, as read back: the key that it has in JSON, and the plain data there."""
 
     stored_as: str
     data: Mapping[str, object] = field(default_factory=dict)

@@ -67,7 +67,7 @@ class RequiredClass:
 
 
 def required_class(members: Sequence[TransportMember], path: str) -> RequiredClass | None:
-    """Return the class that a list requires on a path; None if no class fits the path, or the list has no class."""
+    """Return the class that a list requires on a path; None if no class fits the path, or the list has none."""
     if any(member.kind == ANY for member in members):
         return None
     asked = tuple(member.name for member in members if member.kind != NO_CARRIER)

@@ -26,7 +26,7 @@ class Kind(str, enum.Enum):
 
     @property
     def severity(self) -> int:
-        """Position in the list above; larger is worse."""
+        """Return the position in the list above; larger is worse."""
         return _SEVERITY[self]
 
 
@@ -45,5 +45,5 @@ class Verdict(str, enum.Enum):
 
     @property
     def fails(self) -> bool:
-        """Whether a run with such a scenario exits with 1."""
+        """Return whether a run with such a scenario exits with 1."""
         return self in (Verdict.NEW, Verdict.CHANGED, Verdict.FIXED)

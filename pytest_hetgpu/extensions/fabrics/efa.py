@@ -9,10 +9,10 @@ from pytest_hetgpu.model.job import Fabric
 
 
 class Efa(FabricKind):
-    """EFA: the interface of NCCL's first handshake, an ordinary one beside the adapter.
+    """EFA: the interface of the first handshake of NCCL, an ordinary one beside the adapter.
 
     FI_PROVIDER is not set: it would apply to every use of libfabric, even if a transport requires another provider. The
-    transport `ofi` names its own, and NCCL's plugin requires efa on EC2 (aws-ofi-nccl, src/platform-aws.c).
+    transport `ofi` names its own, and aws-ofi-nccl requires efa on EC2 (src/platform-aws.c).
     """
 
     rdma = True

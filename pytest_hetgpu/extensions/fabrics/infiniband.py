@@ -9,7 +9,7 @@ from pytest_hetgpu.model.job import Fabric
 
 
 class Infiniband(FabricKind):
-    """InfiniBand: the HCA for NCCL and UCX, and the interface of NCCL's first handshake. Sources as for RoCE.
+    """InfiniBand: the HCA for NCCL and UCX, and the interface of the first handshake of NCCL. Sources as for RoCE.
 
     Without an HCA both choose among all of the node, which is right for several HCAs. Only RoCE needs a GID index.
     """

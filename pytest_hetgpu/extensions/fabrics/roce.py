@@ -11,9 +11,9 @@ from pytest_hetgpu.model.job import Fabric
 class Roce(FabricKind):
     """RoCE: the HCA and the GID for every library that would otherwise guess.
 
-    NCCL's variables, with numbers of sockets and threads: EPFL RCP, "Using RDMA for efficient inter-node
+    The variables of NCCL, with numbers of sockets and threads: EPFL RCP, "Using RDMA for efficient inter-node
     communication". NCCL_IB_HCA takes a name or a prefix, NCCL_SOCKET_IFNAME is the interface of its first handshake
-    (https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html). UCX's: UCX_NET_DEVICES is `HCA:PORT`
+    (https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html). For UCX, UCX_NET_DEVICES is `HCA:PORT`
     (https://docs.open-mpi.org/en/v5.0.x/tuning-apps/networking/ib-and-roce.html), UCX_IB_GID_INDEX as in `ucx_info
     -cf`.
     """

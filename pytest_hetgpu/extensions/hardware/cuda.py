@@ -10,7 +10,7 @@ class Cuda(Platform):
     """CUDA devices; the control device appears with the kernel driver.
 
     Containers get the GPUs from the NVIDIA container toolkit. Tracing lets ranks of one host copy from each other's
-    memory (CMA). Shared memory holds NCCL's and UCX's buffers, which do not fit into Docker's 64 MB.
+    memory (CMA). Shared memory holds the buffers of NCCL and UCX; the default of 64 MB in Docker is too small for them.
     """
 
     devices = ("/dev/nvidiactl",)

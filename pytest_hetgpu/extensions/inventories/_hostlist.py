@@ -1,4 +1,4 @@
-"""Slurm's lists of hosts: `n[1-3,07],login` (https://slurm.schedmd.com/slurm.conf.html, NodeName)."""
+"""Host lists in the syntax of Slurm: `n[1-3,07],login` (https://slurm.schedmd.com/slurm.conf.html, NodeName)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hostfiles: Open MPI's `host slots=N`, MPICH's `host:N`, and lists of ssh's `user@host:port`.
+"""Hostfiles: `host slots=N` of Open MPI, `host:N` of MPICH, and lists of `user@host:port` for ssh.
 
 Open MPI: https://docs.open-mpi.org/en/v5.0.x/launching-apps/scheduling.html; MPICH:
 https://github.com/pmodels/mpich/blob/main/doc/wiki/how_to/Using_the_Hydra_Process_Manager.md.
@@ -29,8 +29,8 @@ _KNOWN = (*_COUNTS, *_USERS, *_OTHERS)
 class HostfileSource(InventorySource):
     """A hostfile with one host per line. A repeated host has the slots of all its lines.
 
-    After an `@` a number behind the colon is a port, else it is MPICH's number of ranks. `# hardware=NAME` in a line
-    names the host's hardware in the matrix. Slots are reported, not used: the matrix sets the ranks per node.
+    After an `@` a number behind the colon is a port, else it is a number of ranks for MPICH. `# hardware=NAME` in a
+    line names the host's hardware in the matrix. Slots are reported, not used: the matrix sets the ranks per node.
     """
 
     title = "hostfile of Open MPI, MPICH or ssh"

@@ -88,13 +88,13 @@ class _Item:
         return [one for one in value if isinstance(one, dict)]
 
     def name(self) -> str:
-        """Its name; a node must have one."""
+        """Return its name; a node must have one."""
         path = (*self.path, "metadata", "name")
         name: str = self._document.take(self.at("metadata").get("name"), str, path, "a node's name")
         return name
 
     def line(self) -> int | None:
-        """Its line."""
+        """Return its line."""
         return self._document.where(self.path)
 
 

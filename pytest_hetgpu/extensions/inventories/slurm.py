@@ -26,7 +26,7 @@ from pytest_hetgpu.extensions.inventories.base import (
 )
 from pytest_hetgpu.model.messages import show
 
-# States without new jobs, whatever the other states are. sinfo appends signs with the same meaning to a state.
+# States without new jobs, in combination with any other. sinfo appends signs with the same meaning to a state.
 _UNUSABLE = {
     *(
         "DOWN",
@@ -150,7 +150,7 @@ def _gpus(gres: str) -> tuple[list[str], int]:
 
 
 def _words(value: Any) -> list[str]:
-    """Split a list, or a text at commas; Slurm's words for nothing give nothing."""
+    """Split a list, or a text at commas; the words of Slurm for nothing give nothing."""
     parts = value if isinstance(value, list) else re.split(r"[,&|+]", value) if isinstance(value, str) else []
     texts = (part.strip() for part in parts if isinstance(part, str))
     return [text for text in texts if text and text.strip("()").lower() not in ("null", "n/a", "none")]

@@ -32,7 +32,7 @@ class _HostBlock:
     settings: dict[str, str] = field(default_factory=dict)
 
     def holds(self, alias: str) -> bool:
-        """Return whether it applies to an alias, by ssh's rule: one pattern matches, and no negated one does."""
+        """Return whether it applies to an alias, as in ssh: one pattern matches, and no negated one does."""
         return any(_fits(alias, one) for one in self.patterns if not one.startswith("!")) and not any(
             _fits(alias, one[1:]) for one in self.patterns if one.startswith("!")
         )

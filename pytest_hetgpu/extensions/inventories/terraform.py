@@ -103,7 +103,7 @@ def _hosts(document: JsonText, name: str, value: Any) -> Iterator[tuple[str, Sid
 def _below(
     document: JsonText, path: Path, value: Any, groups: tuple[str, ...], addresses: bool
 ) -> Iterator[ListedHost]:
-    """Yield every host in a value. Texts are addresses only if the output's name says so."""
+    """Yield every host in a value. Texts are addresses only if the output's name is one for addresses."""
     if len(path) > _DEEPEST:
         return
     if isinstance(value, str):

@@ -75,7 +75,7 @@ def _open_mpi(start: LaunchRequest, groups: Sequence[Group]) -> list[str]:
 
 
 def _daemons(start: LaunchRequest) -> list[str]:
-    """Return the options for Open MPI's daemons: ssh, interface, prefix (PRRTE's own names since 5)."""
+    """Return the options for the daemons of Open MPI: ssh, interface, prefix (since 5 with the names of PRRTE)."""
     old = 0 < start.stack.major < 5
     option = "--mca" if old else "--prtemca"
     ssh = [option, "plm_rsh_agent" if old else "plm_ssh_agent", f"ssh -F {start.ssh_config}"]

@@ -30,12 +30,12 @@ class CommandOutput:
 
     @property
     def ok(self) -> bool:
-        """Whether it ended with return code 0."""
+        """Return whether it ended with return code 0."""
         return self.rc == 0
 
     @property
     def error(self) -> str:
-        """The reason why it has no answer, in a few words."""
+        """Return the reason why it has no answer, in a few words."""
         telling = self.err.strip().splitlines()[-1:] or self.out.strip().splitlines()[:1]
         return self.why or (f"exit {self.rc}" + (f": {telling[0].strip()[:200]}" if telling else ""))
 

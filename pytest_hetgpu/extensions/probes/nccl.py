@@ -54,7 +54,7 @@ class NcclProbe(Probe):
 
     @staticmethod
     def _from_name(raw: RawFacts, paths: tuple[str, ...]) -> str | None:
-        """Return the version in a file name: NCCL's in `libnccl.so.2.21.5`, ROCm's in `librccl.so.1.0.60202`."""
+        """Return the version in a file name: NCCL in `libnccl.so.2.21.5`, ROCm in `librccl.so.1.0.60202`."""
         names = (PurePosixPath(raw.paths[path].real).name for path in paths)
         versions = (first(r"\.so\.(\d+\.\d+\.\d+)$", name) for name in names)
         return next(filter(None, versions), None)

@@ -30,7 +30,7 @@ class GidEntry(NamedTuple):
 
     @property
     def ipv4(self) -> str | None:
-        """The address that the GID maps (`::ffff:10.0.0.5`), None for one of IPv6."""
+        """Return the address that the GID maps (`::ffff:10.0.0.5`), None for one of IPv6."""
         try:
             mapped = ipaddress.IPv6Address(self.gid).ipv4_mapped
         except ValueError:

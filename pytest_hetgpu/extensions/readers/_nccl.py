@@ -51,7 +51,7 @@ def asked_operation(asked: ParseRequest) -> str:
 
 
 def library_version(code: str) -> str:
-    """Convert NCCL's code 22907 to `2.29.7`; up to 2.8 the code was 2804."""
+    """Convert a version code like 22907 to `2.29.7`; up to 2.8 the code was 2804."""
     number = whole(code) or 0
     if not number:
         return ""

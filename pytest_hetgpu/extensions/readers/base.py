@@ -52,7 +52,7 @@ class ParseRequest:
 
     @property
     def place(self) -> str:
-        """The place of points: `in` if all required ones are in place. A program may not print it."""
+        """Return the place of points: `in` if all required ones are in place. A program may not print it."""
         return "in" if self.points and all(point.in_place for point in self.points) else ""
 
     def option(self, *names: str) -> str:
@@ -90,7 +90,7 @@ class ParseIssues:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """All of them, in the order in which they arose."""
+        """Return all of them, in the order in which they arose."""
         return tuple(f"{what}{_where(*found)}" for what, found in self._found.items())
 
 
@@ -147,7 +147,7 @@ class OutputParser(KeepsOldNames, abc.ABC):
 
     @property
     def rows(self) -> tuple[BenchmarkRow, ...]:
-        """The rows so far."""
+        """Return the rows so far."""
         return tuple(self._rows)
 
     def add(self, row: BenchmarkRow) -> None:

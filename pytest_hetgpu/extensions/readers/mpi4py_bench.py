@@ -4,8 +4,8 @@ Formats: src/mpi4py/bench.py of mpi4py 3.0 to 4.1.
 
 MB/s are 1e6 bytes per second; `Time Mean [s]` is half of a round trip. A pingpong has two ranks in any world, or one
 that plays with itself. `--no-stats` leaves size and bandwidth, `--no-header` no header at all. Rank 0 times a ringtest
-over all loops. A message that came back different is a warning on stderr. Another MPI's launcher starts jobs of one
-rank each. They print `0 of 1` or `1 processes`, once per job.
+over all loops. A message that came back different is a warning on stderr. The launcher of another MPI starts jobs of
+one rank each. They print `0 of 1` or `1 processes`, once per job.
 """
 
 from __future__ import annotations

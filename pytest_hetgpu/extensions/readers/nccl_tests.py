@@ -191,7 +191,7 @@ class NcclTestsParser(OutputParser):
                 self.note_headless_row(line)
 
     def _take(self, tokens: list[str], line: int) -> None:
-        """Collect a row that is printed piece by piece. NCCL's own lines may interrupt it."""
+        """Collect a row that is printed piece by piece. Lines of the library may interrupt it."""
         if len(tokens) < len(self._base) + sum(map(len, self._groups)):
             self._pending = (tokens, line)
         else:

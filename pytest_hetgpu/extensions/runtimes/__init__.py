@@ -1,1 +1,1 @@
-"""Where nodes run: the only room that starts anything."""
+"""The runtimes: how nodes are provided and how commands start on them. No other package starts processes."""

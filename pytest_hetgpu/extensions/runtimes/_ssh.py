@@ -11,11 +11,11 @@ from pytest_hetgpu.extensions.runtimes.process.pipe import ProcessPipe
 from pytest_hetgpu.extensions.runtimes.process.ssh import explained, ssh_command
 from pytest_hetgpu.model.job import ConnectionInfo, Node
 
-_NOTHING_STARTED = (127, 255)  # no python3 there, or no way there
+_NOTHING_STARTED = (127, 255)  # python3 is missing there, or ssh could not connect
 
 
 def opened(node: Node, deployment: Deployment) -> RemoteNode:
-    """Return the node; NotHere without an ssh client here."""
+    """Return the node; raise NotHere without an ssh client here."""
     name = node.name or node.host
     trouble = key_trouble(node.reach.key)
     if trouble:

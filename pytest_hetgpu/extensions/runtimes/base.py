@@ -1,4 +1,4 @@
-"""The border to the world: everything that starts a process or looks at a node goes through a `Runtime`."""
+"""The I/O boundary: everything that starts a process or reads facts of a node uses a `Runtime`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from pytest_hetgpu.model.outcome import RunResult
 T = TypeVar("T")
 
 StackDumper = Callable[[Mapping[str, Any], float], bytes]
-"""Runs `remote/dump_stacks.py` on a node for so many seconds; returns b"" if it gives no answer."""
+"""A function that runs `remote/dump_stacks.py` on a node for so many seconds; it returns b"" without an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +47,15 @@ def ignore(_: TimeoutInfo) -> None:
 
 
 class Runtime(abc.ABC):
-    """A place that runs commands. One object may run many, one after another or from several threads."""
+    """A location that runs commands. One object may run many, one after another or from several threads."""
 
     @abc.abstractmethod
     def run(self, command: Command, *, output: Path, timeout: float, overdue: OnTimeout = ignore) -> RunResult:
         """Run `command` to its end, at most `timeout` seconds, and leave nothing of it running.
 
         A command that still runs then is stopped, after a call of `overdue`. Its stdout and stderr are appended to the
-        file `output` (mode 0600). A command that fails, or is cut short by the timeout or by a KeyboardInterrupt, gives
-        a RunResult like any other.
+        file `output` (mode 0600). A command may fail, or be cut short by the timeout or by a KeyboardInterrupt. It then
+        gives a RunResult like any other.
 
         Raises:
             LaunchError: It could not be started.
@@ -64,7 +64,7 @@ class Runtime(abc.ABC):
 
     @abc.abstractmethod
     def absent(self, paths: Sequence[str]) -> tuple[str, ...]:
-        """Return those of `paths` (say /dev/kfd) that do not exist on the node, in the order given."""
+        """Return those of `paths`, such as /dev/kfd, that do not exist on the node, in the order given."""
 
     @abc.abstractmethod
     def interfaces(self) -> tuple[str, ...]:
@@ -90,7 +90,7 @@ class CommandResult:
 
 @dataclass(frozen=True, slots=True)
 class SshServer:
-    """An sshd of ours on a node."""
+    """An sshd that this package started on a node."""
 
     port: int
     #: The public half of its host key: `ssh-ed25519 AAAA...`.
@@ -111,8 +111,8 @@ class Walltime:
 class RemoteNode(KeepsOldNames, Runtime):
     """One node of a job over several hosts.
 
-    It must be closed; closing leaves nothing of ours on the node. A method that needs the node raises LostNode once the
-    node is out of reach.
+    The caller must close it; closing removes all files and processes of this package from the node. A method that needs
+    the node raises LostNode once the node is out of reach.
     """
 
     #: A private folder (0700) on the node, which is removed by `close`.
@@ -123,7 +123,7 @@ class RemoteNode(KeepsOldNames, Runtime):
     allocated_host: str = ""
     #: Facts about how the node was provided, by name: how long that took, for example.
     provision_facts: Mapping[str, str] = {}
-    #: None if nobody takes the node back.
+    #: : None if no scheduler takes the node back.
     walltime: Walltime | None = None
 
     given = Renamed("allocated_host")
@@ -168,11 +168,11 @@ class RemoteNode(KeepsOldNames, Runtime):
 
     @abc.abstractmethod
     def sshd_log(self) -> tuple[str, ...]:
-        """Return the last lines that our sshd on the node printed: why it refused a login."""
+        """Return the last lines that the job's sshd on the node printed: why it refused a login."""
 
     @abc.abstractmethod
     def sweep(self) -> tuple[str, ...]:
-        """Stop what still runs of the last command on the node (not our sshd); return its processes as `NAME (PID)`."""
+        """Stop the remaining processes of the last command on the node, except sshd; return them as `NAME (PID)`."""
 
     def stacks(self, request: Mapping[str, Any], seconds: float) -> bytes:
         """Dump stacks of the last command on this node, as `StackDumper`; by default there are none."""
@@ -184,11 +184,11 @@ class RemoteNode(KeepsOldNames, Runtime):
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Stop everything of ours on the node. Closing twice is fine; it never raises for a node that is lost."""
+        """Stop all processes of this package on the node. Closing twice is fine; it never raises for a lost node."""
 
 
 class Deployment:
-    """The nodes of one placement while they exist: what they share, and the labels of all that is made for them.
+    """The nodes of one placement while they exist: their shared objects, and the labels of all objects made for them.
 
     Args:
         name: The placement, in characters that engines take.
@@ -213,47 +213,47 @@ class Deployment:
         self._made: dict[Hashable, object] = {}
         self._closing = ExitStack()
         self.abandoned = threading.Event()
-        """Set once nobody wants it any more; threads that wait for something give up."""
+        """An event that is set once no cell needs the nodes any more; waiting threads then give up."""
         self._lock = threading.Lock()
         self._words = threading.Lock()
 
     def tell(self, what: str) -> None:
-        """Report what the nodes wait for, in words that go on from a cell's name; "" once that is over."""
+        """Report why the nodes wait, in words that follow the name of a cell; "" after the wait."""
         with self._words:
             self._telling(what)
 
     def once(self, key: Hashable, make: Callable[[ExitStack], T]) -> T:
-        """Return the result of `make`, called for the first request; `close` undoes what it pushed on its ExitStack."""
+        """Return the result of `make`, called for the first request; `close` unwinds its ExitStack."""
         with self._lock:
             if key not in self._made:
                 self._made[key] = make(self._closing)
             return cast(T, self._made[key])
 
     def close(self) -> None:
-        """Undo what was made, last first."""
+        """Undo everything that was made, last first."""
         with self._lock:
             self._made.clear()
             self._closing.close()
 
 
 class Service(Protocol):
-    """Something that makes nodes and may be restarted under a run: a container engine."""
+    """A service that makes nodes and may be restarted during a run: a container engine."""
 
     @property
     def restart(self) -> str:
-        """How a user starts it again, as an order: `start its daemon (...)`."""
+        """Return how a user starts it again, as an order: `start its daemon (...)`."""
 
     @property
     def address(self) -> str:
-        """Where it is, as its users write it."""
+        """Return its address in the form that users write."""
 
     @property
     def met(self) -> bool:
-        """Whether it has ever answered this process."""
+        """Return whether it has ever answered this process."""
 
     @property
     def breaks(self) -> int:
-        """How often it went away under us so far."""
+        """Return how often it has failed during this run."""
 
     def answers(self, patience: float) -> bool:
         """Return whether it answers within `patience` seconds."""
@@ -262,30 +262,30 @@ class Service(Protocol):
 class NodeProvider(Policy, PlanLines, Leftovers, abc.ABC):
     """A runtime: a kind of node that a job over several hosts can have.
 
-    Everything that is peculiar to a runtime belongs to its class: settings and rules (`Policy`), shell lines for the
-    plan (`PlanLines`), locations that `hetgpu clean` looks at (`Leftovers`), and the nodes themselves. Only `open` is
-    abstract; the other methods have the answers for hosts that are reached by ssh.
+    The class of a runtime holds everything that is peculiar to it: settings and rules (`Policy`), and shell lines for
+    the plan (`PlanLines`). It also holds locations for `hetgpu clean` (`Leftovers`), and the nodes themselves. Only
+    `open` is abstract; the other methods have the answers for hosts that are reached by ssh.
     """
 
     @classmethod
     @abc.abstractmethod
     def open(cls, node: Node, deployment: Deployment) -> RemoteNode:
-        """Return the node, ready for commands; called from several threads.
+        """Return the node, ready for commands; several threads may call this.
 
         Raises:
             NotHere: The site lacks something.
-            ProvisionError: It should work and does not. Nothing stays behind.
+            ProvisionError: Something at the site is broken. Nothing stays behind.
 
         """
 
     @classmethod
     def services(cls, nodes: Sequence[Node]) -> tuple[Service, ...]:
-        """Return what makes these nodes and may be restarted under a run, each once. By default there is nothing."""
+        """Return the services that make these nodes and may be restarted during a run, each once; none by default."""
         return ()
 
     @classmethod
     def shut(cls) -> None:
-        """Close what serves all nodes of this kind (connections to engines); all nodes are closed already."""
+        """Close the shared resources of this kind of node (connections to engines), after all nodes are closed."""
         return
 
 
@@ -309,11 +309,11 @@ def key_trouble(key: str | None) -> str:
         why = "no such file" if error.errno == errno.ENOENT else (error.strerror or str(error)).lower()
         return f"key {_shown(key)} of the inventory: {why}"
     readable = found.st_uid == os.geteuid() and found.st_mode & 0o077
-    if readable and not key.endswith(".pub"):  # a public key stands for one that the agent holds
+    if readable and not key.endswith(".pub"):  # a public key is valid: it names a private key in the ssh agent
         return f"key {_shown(key)} of the inventory: others may read it, so ssh does not use it: chmod 600"
     return ""
 
 
 def _shown(path: str) -> str:
-    home = os.path.expanduser("~")  # noqa: PTH111 - Path.home raises where there is none
+    home = os.path.expanduser("~")  # noqa: PTH111 - Path.home raises without a home
     return f"~{path[len(home) :]}" if path.startswith(f"{home.rstrip('/')}/") else path

@@ -1,4 +1,4 @@
-"""Nodes that are containers: on this machine's Docker engine, or on each host's over ssh."""
+"""Nodes that are containers, on the Docker engine of this machine or of another host over ssh."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OVER_TLS = "its engine is reached over TLS, which gives no way to a lock there"
 
 
 class Docker(NodeProvider):
-    """A node is a container whose main process is the node agent: it ends with us, and the engine then removes it."""
+    """A container whose main process is the node agent: it ends with this process, and the engine then removes it."""
 
     uses_containers = True
     encloses = True
@@ -32,50 +32,50 @@ class Docker(NodeProvider):
 
     @classmethod
     def open(cls, node: Node, deployment: Deployment) -> RemoteNode:
-        """As `NodeProvider.open`; its image is pulled or built first where the engine lacks it."""
+        """Implement `NodeProvider.open`; pull or build the image first if the engine lacks it."""
         from pytest_hetgpu.extensions.runtimes._docker.node import opened
 
         return opened(node, deployment)
 
     @classmethod
     def services(cls, nodes: Sequence[Node]) -> tuple[Service, ...]:
-        """As `NodeProvider.services`: the engines."""
+        """Implement `NodeProvider.services`: return the engines."""
         from pytest_hetgpu.extensions.runtimes._docker.node import services
 
         return services(nodes)
 
     @classmethod
     def shut(cls) -> None:
-        """As `NodeProvider.shut`: connections to engines, and their tunnels."""
+        """Implement `NodeProvider.shut`: close connections to engines, and their tunnels."""
         from pytest_hetgpu.extensions.runtimes._docker.node import shut
 
         shut()
 
     @classmethod
     def check_image(cls, image: str | None) -> None:
-        """As `Policy.check_image`."""
+        """Implement `Policy.check_image`."""
         if not image:
             raise ValueError("runtime docker needs an image: a reference, or a folder with a Dockerfile")
 
     @classmethod
     def shares_host(cls, hardware: Hardware) -> bool:
-        """As `Policy.shares_host`: only GPUs are for one node alone."""
+        """Implement `Policy.shares_host`: only GPUs require a node alone."""
         return hardware.accelerator.platform == "cpu"
 
     @classmethod
     def lease(cls, node: Node) -> LeaseRequest | None:
-        """As `Policy.lease`: the engine's machine. One over TLS gives no way to it, and only its name is held here."""
+        """Implement `Policy.lease`: lease the engine's machine. For an engine over TLS, lease only its name here."""
         try:
             at = address(node.name, node.reach, os.environ)
         except ProvisionError:
-            return LeaseRequest(MACHINE, node.host)  # making the node will say what is the matter
+            return LeaseRequest(MACHINE, node.host)  # creating the node will report the error
         if at.by_ssh:
             return LeaseRequest(at.host, node.host, at.reach)
         return LeaseRequest(MACHINE, node.host) if at.local else LeaseRequest(at.url, at.where, alone=_OVER_TLS)
 
     @classmethod
     def prepare(cls, job: Job, nodes: Sequence[Node], placement: str) -> Iterator[str]:
-        """As `PlanLines.prepare`; docker starts ssh by itself, and knows of no key."""
+        """Implement `PlanLines.prepare`; docker starts ssh by itself, and takes no option for a key."""
         by_ssh = (node.reach for node in nodes if node.reach.engine.startswith("ssh://"))
         for reach in dict.fromkeys(reach for reach in by_ssh if reach.key):
             assert reach.key
@@ -84,7 +84,7 @@ class Docker(NodeProvider):
 
     @classmethod
     def create(cls, job: Job, nodes: Sequence[Node], placement: str) -> Iterator[str]:
-        """As `PlanLines.create`: images, the network, the containers."""
+        """Implement `PlanLines.create`: yield images, the network, the containers."""
         built = dict.fromkeys(command_line.build_command(node.image, node.reach) for node in nodes if node.image)
         yield from (shlex.join(command) for command in built if command)
         if _own_network(nodes):
@@ -93,48 +93,48 @@ class Docker(NodeProvider):
 
     @classmethod
     def exec_line(cls, node: Node, placement: str, *argv: str, stdin: bool = False) -> str:
-        """As `PlanLines.exec_line`."""
+        """Implement `PlanLines.exec_line`."""
         name = container_name(node, placement)
         return shlex.join((*docker(node.reach), "exec", *("-i",) * stdin, name, *argv))
 
     @classmethod
     def copy_line(cls, node: Node, placement: str, source: str, target: str) -> str:
-        """As `PlanLines.copy_line`."""
+        """Implement `PlanLines.copy_line`."""
         return shlex.join((*docker(node.reach), "cp", source, f"{container_name(node, placement)}:{target}"))
 
     @classmethod
     def remove(cls, job: Job, nodes: Sequence[Node], placement: str, folder: str) -> Iterator[str]:
-        """As `PlanLines.remove`."""
+        """Implement `PlanLines.remove`."""
         for node in nodes:
             yield shlex.join((*docker(node.reach), "rm", "-f", container_name(node, placement)))
 
     @classmethod
     def release(cls, job: Job, nodes: Sequence[Node], placement: str) -> Iterator[str]:
-        """As `PlanLines.release`."""
+        """Implement `PlanLines.release`."""
         if _own_network(nodes):
             yield shlex.join((*docker(job.launch_node.reach), "network", "rm", command_line.network_name(placement)))
 
     @classmethod
     def sshd_user(cls, node: Node) -> str:
-        """As `PlanLines.sshd_user`: the user of the container, not the one who gets to its host."""
+        """Implement `PlanLines.sshd_user`: return the user of the container, not the login on its host."""
         user = node.container.user if node.container else ""
         return user.partition(":")[0] or "root"
 
     @classmethod
     def leftovers(cls, location: Location) -> LeftoverStore:
-        """As `Leftovers.leftovers`."""
+        """Implement `Leftovers.leftovers`."""
         from pytest_hetgpu.extensions.runtimes._docker.leftovers import OnEngine
 
         return OnEngine(location)
 
     @classmethod
     def location_of(cls, reach: ConnectionInfo, environ: Mapping[str, str]) -> Location | None:
-        """As `Leftovers.location_of`."""
+        """Implement `Leftovers.location_of`."""
         return engine_spot(reach, environ)
 
     @classmethod
     def default_location(cls, environ: Mapping[str, str]) -> Location | None:
-        """As `Leftovers.default_location`: the engine that DOCKER_HOST names, or whose socket is here."""
+        """Implement `Leftovers.default_location`: return the engine of DOCKER_HOST, or of a socket on this machine."""
         usual = engine_spot(ConnectionInfo(), environ)
         url = usual.reach.engine or f"unix://{SOCKET}"
         there = not url.startswith("unix://") or Path(url.removeprefix("unix://")).exists()

@@ -1,4 +1,4 @@
-"""A runtime without a world: a function stands in for what a command would have done. For tests of what calls it."""
+"""A runtime without I/O, for tests of its callers: a function replaces the commands."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Answer = Callable[[Command], "tuple[int | None, bytes]"]
 
 
 class FakeRuntime(Runtime):
-    """`function` maps a command to its return code (None: it ran until the timeout) and the bytes it printed.
+    """A fake: `function` maps a command to its return code (None: it ran until the timeout) and its output in bytes.
 
-    What it raises, `run` raises. `missing` are the paths this node lacks, `up` its interfaces.
+    `run` passes on the exceptions of the function. `missing` are the paths this node lacks, `up` its interfaces.
     """
 
     def __init__(self, function: Answer, *, missing: Sequence[str] = (), up: Sequence[str] = ("lo",)) -> None:
@@ -28,7 +28,7 @@ class FakeRuntime(Runtime):
         self._up = tuple(up)
 
     def run(self, command: Command, *, output: Path, timeout: float, overdue: OnTimeout = ignore) -> RunResult:
-        """Ask the function, append what it printed to `output`, and say that it took no time (or, hung, all of it)."""
+        """Call the function, append its output to `output`, and report no time, or all of it for a hung command."""
         started = time.time()
         returncode, printed = self._function(command)
         with os.fdopen(os.open(output, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab") as sink:
@@ -47,13 +47,13 @@ class FakeRuntime(Runtime):
         )
 
     def absent(self, paths: Sequence[str]) -> tuple[str, ...]:
-        """Those of `paths` that are in `missing`."""
+        """Return those of `paths` that are in `missing`."""
         return tuple(path for path in paths if path in self._missing)
 
     def interfaces(self) -> tuple[str, ...]:
-        """Return what was given as `up`."""
+        """Return `up`."""
         return self._up
 
     def host(self) -> Any:
-        """Raise NotHere: there is nothing to look at."""
+        """Raise NotHere: a fake has no host."""
         raise NotHere("a fake runtime has no host to look at")

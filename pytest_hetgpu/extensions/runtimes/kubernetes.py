@@ -1,7 +1,7 @@
-"""Nodes that are pods of Kubernetes': all of a placement made at once, held for its cells, removed with them.
+"""Nodes that are Kubernetes pods. Those of a placement are created at once, kept for its cells, and removed together.
 
-A pod only waits; the agent runs in it by `kubectl exec`, as `docker` and `ssh` have one, and ends when its stdin does.
-Launchers go by ssh between the pods, whose addresses must reach each other.
+A pod only waits. The agent runs in it by `kubectl exec`, as for `docker` and `ssh`, and ends with its stdin. Launchers
+use ssh between the pods, so their addresses must reach each other.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NETDEV = "eth0"
 
 
 class Kubernetes(NodeProvider):
-    """A node is a pod of its own; the pods of a placement come and go together."""
+    """A pod of its own per node; the pods of a placement are created and removed together."""
 
     settings = PodsShape
     site_settings = PodsSite
@@ -45,14 +45,14 @@ class Kubernetes(NodeProvider):
 
     @classmethod
     def open(cls, node: Node, deployment: Deployment) -> RemoteNode:
-        """As `NodeProvider.open`; the first to ask waits for the pods of all."""
+        """Implement `NodeProvider.open`; the first caller waits for the pods of all nodes."""
         from pytest_hetgpu.extensions.runtimes._kubernetes.node import opened
 
         return opened(node, deployment)
 
     @classmethod
     def check_image(cls, image: str | None) -> None:
-        """As `Policy.check_image`."""
+        """Implement `Policy.check_image`."""
         if not image:
             raise ValueError("runtime kubernetes needs an image: a reference that the cluster can pull")
         try:
@@ -62,77 +62,77 @@ class Kubernetes(NodeProvider):
 
     @classmethod
     def make_settings(cls, given: PodsShape, hardware: Hardware) -> Pods:
-        """As `Policy.make_settings`: the platform's GPUs are asked for unless `resources` says otherwise."""
+        """Implement `Policy.make_settings`; request the platform's GPUs unless `resources` has its own."""
         wanted = hardware.accelerator
         gpus = {GPUS[wanted.platform]: str(wanted.count)} if wanted.platform in GPUS else {}
         return given.over(Pods(image=hardware.image or "", resources=gpus))
 
     @classmethod
     def with_site(cls, settings: Pods, site: PodsSite) -> Pods:
-        """As `Policy.with_site`."""
+        """Implement `Policy.with_site`."""
         return site.over(settings)
 
     @classmethod
     def conflict(cls, kinds: Sequence[Hardware], *, launcher: bool = False) -> str:
-        """As `Policy.conflict`."""
+        """Implement `Policy.conflict`."""
         return quarrel([(kind.name, cls.settings_of(kind)) for kind in kinds if kind.settings], launcher=launcher)
 
     @classmethod
     def known_interface(cls, hardware: Hardware) -> InterfaceChoice | None:
-        """As `Policy.known_interface`."""
+        """Implement `Policy.known_interface`."""
         pods = cls.settings_of(hardware)
         return None if pods is None or pods.host_network else InterfaceChoice(NETDEV, "the first one of a pod")
 
     @classmethod
     def lease(cls, node: Node) -> LeaseRequest | None:
-        """As `Policy.lease`: none."""
+        """Implement `Policy.lease`: return None."""
         return None
 
     @classmethod
     def allocate(cls, job: Job, nodes: Sequence[Node], placement: str) -> Iterator[str]:
-        """As `PlanLines.allocate`."""
+        """Implement `PlanLines.allocate`."""
         yield from kubectl.creation(nodes, placement)
 
     @classmethod
     def prepare(cls, job: Job, nodes: Sequence[Node], placement: str) -> Iterator[str]:
-        """As `PlanLines.prepare`."""
+        """Implement `PlanLines.prepare`."""
         yield from kubectl.arrival(nodes, placement)
 
     @classmethod
     def exec_line(cls, node: Node, placement: str, *argv: str, stdin: bool = False) -> str:
-        """As `PlanLines.exec_line`."""
+        """Implement `PlanLines.exec_line`."""
         return kubectl.on(node, *argv, stdin=stdin)
 
     @classmethod
     def start_line(cls, job: Job, command: Command, placement: str) -> str:
-        """As `PlanLines.start_line`; hosts in the command stand for the addresses of their pods."""
+        """Implement `PlanLines.start_line`; replace the hosts in the command by the addresses of their pods."""
         tokens = (*kubectl.cleared(job.launch_node), *words_of(command))
         pods = [node for node in job.all_nodes if node.hardware.runtime == job.launch_node.hardware.runtime]
         return kubectl.on(job.launch_node, *tokens, all_nodes=pods)
 
     @classmethod
     def alternatives(cls, job: Job, nodes: Sequence[Node], programs: str) -> Iterator[str]:
-        """As `PlanLines.alternatives`."""
+        """Implement `PlanLines.alternatives`."""
         yield from kubectl.alternatives(job, nodes, programs)
 
     @classmethod
     def remove(cls, job: Job, nodes: Sequence[Node], placement: str, folder: str) -> Iterator[str]:
-        """As `PlanLines.remove`."""
+        """Implement `PlanLines.remove`."""
         yield kubectl.removal(nodes, placement)
 
     @classmethod
     def before_sshd(cls, node: Node) -> str:
-        """As `PlanLines.before_sshd`: images seldom have the folder."""
+        """Implement `PlanLines.before_sshd`: most images lack the folder."""
         return "mkdir -p /run/sshd; "
 
     @classmethod
     def address_expression(cls, node: Node, placement: str) -> str:
-        """As `PlanLines.address_expression`."""
+        """Implement `PlanLines.address_expression`."""
         return kubectl.address(node)
 
     @classmethod
     def leftovers(cls, location: Location) -> LeftoverStore:
-        """As `Leftovers.leftovers`."""
+        """Implement `Leftovers.leftovers`."""
         from pytest_hetgpu.extensions.runtimes._kubernetes.leftovers import Namespace
 
         return Namespace(location)

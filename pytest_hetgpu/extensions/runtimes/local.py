@@ -36,8 +36,8 @@ from pytest_hetgpu.model.outcome import RunResult
 _NETWORKS = Path("/sys/class/net")
 _IFF_UP, _IFF_LOOPBACK = 0x1, 0x8  # linux/if.h
 
-# What tells a process that it is a rank of somebody's job, and the settings of our own interpreter.
-# Settings of a user's for MPI (OMPI_MCA_*, PMIX_MCA_*, PRTE_MCA_*, *_ALLOW_RUN_AS_ROOT) stay.
+# Variables that make a process a rank of some MPI job, and the settings of the current interpreter. The user's own MPI
+# settings (OMPI_MCA_*, PMIX_MCA_*, PRTE_MCA_*, *_ALLOW_RUN_AS_ROOT) stay.
 _NOT_INHERITED = re.compile(
     r"""PMIX_(?!MCA_) | PMI2?_ | PRTE_(?!MCA_|ALLOW_) | (OMPI|PRTE)_MCA_(ess|orte_ess|prte_ess|initial_wdir|num_procs)
       | OMPI_(COMM_)?WORLD_ | OMPI_(ARGV|COMMAND|FILE_LOCATION|FIRST_RANKS|UNIVERSE_SIZE) | OMPI_(NUM_APP|APP)_CTX
@@ -48,14 +48,14 @@ _NOT_INHERITED = re.compile(
 
 @dataclass(frozen=True)
 class Local(Runtime):
-    """Commands run as processes here; `grace` is the seconds a launcher has to clean up when it must stop."""
+    """A runtime for processes of this machine; `grace` is the seconds for a stopped launcher to clean up."""
 
     grace: float = 2.0
 
     def run(self, command: Command, *, output: Path, timeout: float, overdue: OnTimeout = ignore) -> RunResult:
-        """As `Runtime.run`. Whatever the command started is stopped with it, however far it has wandered off.
+        """Implement `Runtime.run`. Stop all processes of the command with it, including those in other sessions.
 
-        `survivors` are named `NAME (PID)`. `quiet` goes by the time of the last write to `output`.
+        `survivors` are named `NAME (PID)`. `quiet` is the time since the last write to `output`.
         """
         with sink(output) as file, custody.held(), temporary() as own:
             segments = Segments()
@@ -90,28 +90,28 @@ class Local(Runtime):
         )
 
     def absent(self, paths: Sequence[str]) -> tuple[str, ...]:
-        """As `Runtime.absent`."""
+        """Implement `Runtime.absent`."""
         return tuple(path for path in paths if not Path(path).exists())
 
     def interfaces(self) -> tuple[str, ...]:
-        """As `Runtime.interfaces`; empty where there is no /sys/class/net."""
+        """Implement `Runtime.interfaces`; return () if there is no /sys/class/net."""
         return interfaces_up(_NETWORKS)
 
     def read(self, paths: Sequence[str]) -> dict[str, bytes | None]:
-        """As `Runtime.read`."""
+        """Implement `Runtime.read`."""
         return {path: _content(path) for path in paths}
 
     def host(self) -> Any:
-        """As `Runtime.host`."""
+        """Implement `Runtime.host`."""
         return testinfra_host("local://")
 
 
 class LocalNodes(NodeProvider):
-    """A node is this machine, for a job that has others too: commands run below an agent, as on them."""
+    """The local machine as a node of a job with other nodes: commands run below an agent, as elsewhere."""
 
     @classmethod
     def open(cls, node: Node, deployment: Deployment) -> RemoteNode:
-        """As `NodeProvider.open`."""
+        """Implement `NodeProvider.open`."""
         from pytest_hetgpu.extensions.runtimes.agent.link import AgentConnection, boot_command
         from pytest_hetgpu.extensions.runtimes.agent.node import AgentNode
         from pytest_hetgpu.extensions.runtimes.process.pipe import ProcessPipe
@@ -122,22 +122,22 @@ class LocalNodes(NodeProvider):
 
     @classmethod
     def shares_host(cls, hardware: Hardware) -> bool:
-        """As `Policy.shares_host`: all are this machine."""
+        """Implement `Policy.shares_host`: all nodes are this machine."""
         return True
 
     @classmethod
     def exec_line(cls, node: Node, placement: str, *argv: str, stdin: bool = False) -> str:
-        """As `PlanLines.exec_line`."""
+        """Implement `PlanLines.exec_line`."""
         return shlex.join(argv)
 
     @classmethod
     def copy_line(cls, node: Node, placement: str, source: str, target: str) -> str:
-        """As `PlanLines.copy_line`."""
+        """Implement `PlanLines.copy_line`."""
         return shlex.join(("cp", "-r", source, target))
 
 
 def _interrupted(overdue: OnTimeout, what: TimeoutInfo) -> str | None:
-    """Has a command looked at whose time is over; the signal that cut that short."""
+    """Call `overdue` for a command whose time is over; return the signal that cut that short."""
     try:
         overdue(what)
     except KeyboardInterrupt as cut:
@@ -146,7 +146,7 @@ def _interrupted(overdue: OnTimeout, what: TimeoutInfo) -> str | None:
 
 
 def _content(path: str) -> bytes | None:
-    """By the kernel's calls alone: a cell asks for eight small files of /proc and /sys."""
+    """Read a file with system calls alone: each cell reads eight small files of /proc and /sys."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -160,25 +160,24 @@ def _content(path: str) -> bytes | None:
 
 
 def inherited(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the part of our environment that a command gets: not what makes it a rank of a job that we may be in."""
+    """Return the environment that a command inherits, without variables that would make it a rank of another job."""
     return {name: value for name, value in environ.items() if not _NOT_INHERITED.match(name)}
 
 
 def home(own: Mapping[str, str]) -> dict[str, str]:
-    """Return the HOME of a command if our environment has none: that of the user database, else its temporary folder.
+    """Return the HOME of a command if the environment has none: the user database's, else its temporary folder.
 
     Open MPI 5 does not start without one (`Unable to get the user home directory`).
     """
-    found = os.path.expanduser("~")  # noqa: PTH111 - Path.home raises where there is none
+    found = os.path.expanduser("~")  # noqa: PTH111 - Path.home raises without a home
     return {"HOME": found if os.path.isabs(found) else own.get("TMPDIR", os.sep)}  # noqa: PTH117 - as above
 
 
 @contextmanager
 def temporary() -> Iterator[dict[str, str]]:
-    """Yield the variables that give a command a folder of its own for temporary files; none if none can be made.
+    """Yield the variables that give a command its own temporary folder; none if the folder cannot be created.
 
-    Open MPI's launchers, when they are killed, leave files named by their process numbers, on which the next launcher
-    of that number fails.
+    Killed launchers of Open MPI leave files named by their pids. The next launcher with the same pid fails on them.
     """
     try:
         folder = Path(tempfile.mkdtemp(prefix="hetgpu-"))
@@ -194,7 +193,7 @@ def temporary() -> Iterator[dict[str, str]]:
 
 
 def _remove(folder: Path) -> None:
-    """Remove a command's folder, which most leave as they got it."""
+    """Remove a command's folder, which is usually empty."""
     try:
         (folder / OWNER_FILE).unlink()
         folder.rmdir()
@@ -203,7 +202,7 @@ def _remove(folder: Path) -> None:
 
 
 def interfaces_up(networks: Path) -> tuple[str, ...]:
-    """Interfaces below a `/sys/class/net` that are administratively up, loopback first; () where there is none."""
+    """Return the interfaces below a `/sys/class/net` that are administratively up, loopback first; () without it."""
     flags = {entry.parent.name: int(entry.read_text(), 16) for entry in networks.glob("*/flags")}
     up = (name for name, flag in flags.items() if flag & _IFF_UP)
     return tuple(sorted(up, key=lambda name: (not flags[name] & _IFF_LOOPBACK, name)))

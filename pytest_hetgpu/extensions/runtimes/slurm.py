@@ -1,8 +1,8 @@
-"""Nodes that Slurm gives: one allocation for a placement, held for its cells by a process that ends when we do.
+"""Nodes of a Slurm cluster. One allocation per placement is held for its cells by a process that ends with this one.
 
-On each node a step runs the agent, as `docker` and `ssh` have one: a launcher is started on the first node, srun as a
-step of the allocation, mpirun and torchrun by ssh between the nodes (which knows nothing of components, so that one
-mpirun starts a heterogeneous job). Slurm's programs and munge must work where we run and on the nodes.
+On each node a step runs the agent, as for `docker` and `ssh`. Each launcher starts on the first node: srun as a step,
+mpirun and torchrun by ssh between the nodes. As ssh ignores components, one mpirun starts a heterogeneous job. The
+Slurm programs and munge must work on this machine and on the nodes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pytest_hetgpu.model.job import Command, Hardware, Job, Node
 
 
 class Slurm(NodeProvider):
-    """A node is one of an allocation that all nodes of the placement are in."""
+    """A node of an allocation that contains all nodes of the placement."""
 
     settings = SlurmShape
     site_settings = SlurmSite
@@ -38,24 +38,24 @@ class Slurm(NodeProvider):
 
     @classmethod
     def open(cls, node: Node, deployment: Deployment) -> RemoteNode:
-        """As `NodeProvider.open`; the first to ask waits in Slurm's queue for all."""
+        """Implement `NodeProvider.open`; the first caller waits in the Slurm queue for all nodes."""
         from pytest_hetgpu.extensions.runtimes._slurm.node import opened
 
         return opened(node, deployment)
 
     @classmethod
     def make_settings(cls, given: SlurmShape, hardware: Hardware) -> Batch:
-        """As `Policy.make_settings`."""
+        """Implement `Policy.make_settings`."""
         return given.over(Batch(image=hardware.image or "", platform=hardware.accelerator.platform))
 
     @classmethod
     def with_site(cls, settings: Batch, site: SlurmSite) -> Batch:
-        """As `Policy.with_site`."""
+        """Implement `Policy.with_site`."""
         return site.over(settings)
 
     @classmethod
     def in_placement(cls, kinds: Sequence[Hardware], ranks: Sequence[int], index: int) -> Hardware:
-        """As `Policy.in_placement`: which node of which component it is, and what of a shared one is its own."""
+        """Implement `Policy.in_placement`: add the node's component, its index, and its share of a shared node."""
         kind, batch = kinds[index], cls.settings_of(kinds[index])
         if batch is None:
             return kind
@@ -67,43 +67,43 @@ class Slurm(NodeProvider):
 
     @classmethod
     def lease(cls, node: Node) -> LeaseRequest | None:
-        """As `Policy.lease`: none."""
+        """Implement `Policy.lease`: return None."""
         return None
 
     @classmethod
     def allocate(cls, job: Job, nodes: Sequence[Node], placement: str) -> Iterator[str]:
-        """As `PlanLines.allocate`."""
+        """Implement `PlanLines.allocate`."""
         batches = [cls.settings_of(node.hardware) for node in nodes]
         yield shlex.join(("salloc", *components(f"hetgpu-{placement}", batches)))
 
     @classmethod
     def exec_line(cls, node: Node, placement: str, *argv: str, stdin: bool = False) -> str:
-        """As `PlanLines.exec_line`, in the shell that salloc gives."""
-        # Else srun would read what is pasted behind it.
+        """Implement `PlanLines.exec_line`, in the shell that salloc gives."""
+        # Otherwise srun would read the lines that are pasted after it.
         unheard = () if stdin else ("--input=none",)
         return shlex.join((*one_step(cls.settings_of(node.hardware)), *unheard, *argv))
 
     @classmethod
     def start_line(cls, job: Job, command: Command, placement: str) -> str:
-        """As `PlanLines.start_line`."""
+        """Implement `PlanLines.start_line`."""
         tokens = words_of(command)
         if command.argv[0] == "srun":
             return shlex.join(tokens)
-        # mpirun goes by ssh: of a heterogeneous job Slurm shows it one component.
+        # mpirun uses ssh: in a heterogeneous job, Slurm shows it only one component.
         away = ("env", "-u", "SLURM_JOBID", "-u", "SLURM_JOB_ID")
         return cls.exec_line(job.launch_node, placement, *away, *tokens)
 
     @classmethod
     def remove(cls, job: Job, nodes: Sequence[Node], placement: str, folder: str) -> Iterator[str]:
-        """As `PlanLines.remove`."""
+        """Implement `PlanLines.remove`."""
         yield from (cls.exec_line(node, placement, "rm", "-r", folder) for node in nodes)
 
     @classmethod
     def release(cls, job: Job, nodes: Sequence[Node], placement: str) -> Iterator[str]:
-        """As `PlanLines.release`."""
+        """Implement `PlanLines.release`."""
         yield "exit  # gives the allocation back"
 
     @classmethod
     def address_expression(cls, node: Node, placement: str) -> str:
-        """As `PlanLines.address_expression`."""
+        """Implement `PlanLines.address_expression`."""
         return f"$({cls.exec_line(node, placement, 'hostname')})"

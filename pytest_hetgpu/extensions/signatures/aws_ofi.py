@@ -1,7 +1,7 @@
-"""Warnings of aws-ofi-nccl, NCCL's and RCCL's plugin for libfabric.
+"""Warnings of aws-ofi-nccl, the plugin for libfabric of NCCL and RCCL.
 
-`NCCL_OFI_WARN` (include/nccl_ofi_log.h; the calls are in src/nccl_ofi_*.cpp) writes `NET/OFI TEXT` into NCCL's log.
-NCCL itself logs later that a call failed, and how the run ended.
+`NCCL_OFI_WARN` (include/nccl_ofi_log.h; the calls are in src/nccl_ofi_*.cpp) writes `NET/OFI TEXT` into the log of
+NCCL. NCCL itself logs later that a call failed, and how the run ended.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class LogLine:
 
     @property
     def quote(self) -> str:
-        """The line as a signature quotes it."""
+        """Return the line as a signature quotes it."""
         return (self.whole or self.text).strip()[:LONGEST_QUOTE]
 
 
@@ -77,7 +77,7 @@ class FailureMatch:
     """One failure that a parser matched, and the process that the text names.
 
     A `fatal` match proves that the run failed: a handler's backtrace, an uncaught exception, a launcher's final report.
-    A run may survive what a library merely logs. `weight` and `certain` are old names of `priority` and `fatal`.
+    A run may survive an error that a library only logs. `weight` and `certain` are old names of `priority` and `fatal`.
     """
 
     signature: Signature
@@ -102,12 +102,12 @@ class FailureMatch:
 
     @property
     def weight(self) -> Priority:
-        """The priority, under its old name."""
+        """Return the priority, under its old name."""
         return self.priority
 
     @property
     def certain(self) -> bool:
-        """Whether it is fatal, under the old name."""
+        """Return whether it is fatal, under the old name."""
         return self.fatal
 
 
@@ -123,7 +123,7 @@ class LogParser(abc.ABC):
 
     @abc.abstractmethod
     def feed(self, line: LogLine) -> None:
-        """Take one line. Never raises, whatever it holds."""
+        """Take one line. Never raise for any line."""
 
     @abc.abstractmethod
     def finish(self) -> Sequence[FailureMatch]:

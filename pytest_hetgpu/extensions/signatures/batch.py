@@ -1,8 +1,12 @@
 """Ends of jobs from outside: batch systems, `timeout`, systemd, CI services, and people.
 
-Sources: GNU's timeout, time and make, OpenPBS's src/resmom/mom_main.c (`=>> PBS:`), IBM Spectrum LSF's job reports (its
-reference lists the TERM_ reasons) and jsrun, Grid Engine's source/daemons/execd, systemd's src/core/service.c, GitHub's
-actions/runner, GitLab's gitlab-runner and Jenkins' pipeline steps.
+Sources:
+
+- GNU's timeout, time and make.
+- OpenPBS's src/resmom/mom_main.c (`=>> PBS:`).
+- IBM Spectrum LSF's job reports (its reference lists the TERM_ reasons) and jsrun.
+- Grid Engine's source/daemons/execd and systemd's src/core/service.c.
+- GitHub's actions/runner, GitLab's gitlab-runner and Jenkins' pipeline steps.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Results that failed their check: OSU, nccl-tests, perftest, STREAM, HPL, NPB, and programs that verify themselves.
 
-Sources: osu_util.c of OSU micro-benchmarks, util.cu and common.cu of nccl-tests and rccl-tests, IMB_chk_diff.c of Intel
-MPI benchmarks, perftest_resources.c of perftest, stream.c, HPL_pdtest.c, and NPB's print_results. Texts of programs
-that check themselves are in `_messages.verdicts`.
+Sources: osu_util.c of OSU micro-benchmarks, util.cu and common.cu of nccl-tests and rccl-tests. Also IMB_chk_diff.c of
+Intel MPI benchmarks, perftest_resources.c of perftest, stream.c, HPL_pdtest.c, and NPB's print_results. Texts of
+programs that check themselves are in `_messages.verdicts`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,12 @@
 """Containers that were not started: docker, podman, Apptainer, Singularity, enroot, pyxis, Shifter, Charliecloud.
 
-The words are those of moby's daemon and docker/cli, runc's libcontainer and crun's src/libcrun, NVIDIA's
-libnvidia-container (src/cli), podman's libpod; Apptainer's and Singularity's sylog (internal/pkg, pkg/image,
-cmd/starter/c); NVIDIA's pyxis (pyxis_slurmstepd.c) and enroot (src/*.sh, bin/*.c); NERSC's shifter (src/*.c);
-Charliecloud's bin/ch-run.c and ch_misc.c.
+The messages come from these sources:
+
+- moby's daemon and docker/cli, runc's libcontainer and crun's src/libcrun, NVIDIA's libnvidia-container (src/cli), and
+  podman's libpod.
+- Apptainer's and Singularity's sylog (internal/pkg, pkg/image, cmd/starter/c).
+- NVIDIA's pyxis (pyxis_slurmstepd.c) and enroot (src/*.sh, bin/*.c).
+- NERSC's shifter (src/*.c), and Charliecloud's bin/ch-run.c and ch_misc.c.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Messages of Cray MPICH and the launchers of HPE Cray systems: PALS' mpiexec, and ALPS' aprun before it.
 
-These are not public; the texts are documented by centres that run them: CSCS (cray-mpich), OLCF (Frontier), ALCF
-(Aurora and Polaris, known issues), NERSC. Error stacks are MPICH's own, with another head.
+These are not public. Centres that run them document the texts: CSCS (cray-mpich), OLCF (Frontier), ALCF (Aurora and
+Polaris, known issues), NERSC. Error stacks are those of MPICH, with another head.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""CUDA and HIP: errors of their runtimes as programs print them, faults that end a process, and the drivers' own words.
+"""CUDA and HIP: errors of their runtimes as programs print them, faults that end a process, and messages of drivers.
 
 Texts of errors: `texts.gpu`. Wrappers: helper_cuda.h of cuda-samples, common.h of nccl-tests and rccl-tests, HIP's
-examples, PyTorch's CUDAException. Faults: runtime.cpp of ROCR-Runtime, rocdevice.cpp and hip_code_object.cpp of
+examples, CUDAException of PyTorch. Faults: runtime.cpp of ROCR-Runtime, rocdevice.cpp and hip_code_object.cpp of
 ROCm/clr, the kernel drivers' log (NVIDIA's "Xid Errors", amdgpu_device.c and amdgpu_job.c of Linux).
 """
 

@@ -2,7 +2,8 @@
 
 gfortran: libgfortran/runtime/compile_options.c (`Program received signal`), error.c, stop.c, and backtrace.c (`#1 0x...
 in name`, with the source in the next line). Intel: `forrtl: severe (174): SIGSEGV, ...` and a table of image, address,
-routine, line and source; a signal's number is the message's, of the list of run-time errors in the compiler's manual.
+routine, line and source. The number of a signal is that of the message, from the compiler manual's list of run-time
+errors.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ _HANDLERS = ("for__", "_gfortrani_", "_gfortran_", "backtrace_handler")
 
 
 class _FortranCrash(Crash):
-    """An error that the run-time library ended a program for; its words are the key, whatever the frames."""
+    """An error for which the run-time library ended a program; its words are the key, without the frames."""
 
     def __init__(self, line: LogLine, words: str) -> None:
         super().__init__(None, line)

@@ -1,9 +1,9 @@
-"""Hydra's errors when it cannot start its proxies or has lost them: MPICH's, and Intel MPI's fork of it.
+"""Errors of Hydra when it cannot start its proxies or has lost them: in MPICH, and in the fork of Intel MPI.
 
 Lines read `[mpiexec@HOST] FUNCTION (FILE:LINE): TEXT` or `[proxy:PG:ID@HOST] ...` (lib/hydra.h, `HYDU_error_printf`).
 Each caller adds a line of its own, so that the first of a chain names the reason. MPICH: src/pm/hydra/lib/utils/
 launch.c, sock.c and args.c, mpiexec/pmiserv_pmci.c and pmiserv_cb.c, proxy/pmip_cb.c, lib/tools/bootstrap/utils/
-bscu_wait.c. Texts of Intel MPI are those in its mpiexec.hydra 2021. MPD is MPICH's former process manager.
+bscu_wait.c. Texts of Intel MPI are those in its mpiexec.hydra 2021. MPD is the former process manager of MPICH.
 """
 
 from __future__ import annotations

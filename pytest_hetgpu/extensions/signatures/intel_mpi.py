@@ -1,4 +1,4 @@
-"""Intel MPI's errors at its start, `MPI startup(): TEXT`, from its libmpi 2021 (and 2018, for fabrics).
+"""Errors of Intel MPI at its start, `MPI startup(): TEXT`, from its libmpi 2021 (and 2018, for fabrics).
 
 With I_MPI_DEBUG it prints much more in the same form; only lines that end a run are matched.
 """

@@ -1,8 +1,10 @@
 """Kubernetes: reasons of pods, events and jobs, and answers of kubectl; RunAI and Volcano use the same texts.
 
-Reasons of waiting containers: pkg/kubelet/images/types.go and kubelet/container/sync_result.go; of terminated pods:
-pkg/kubelet/eviction, pkg/apis/core; of events: pkg/kubelet/events/event.go and the scheduler's framework; of jobs:
-pkg/apis/batch and controller/job; answers of the API: apimachinery's api/errors.
+- Reasons of waiting containers: pkg/kubelet/images/types.go and kubelet/container/sync_result.go.
+- Reasons of terminated pods: pkg/kubelet/eviction, pkg/apis/core.
+- Reasons of events: pkg/kubelet/events/event.go and the scheduler's framework.
+- Reasons of jobs: pkg/apis/batch and controller/job.
+- Answers of the API: apimachinery's api/errors.
 """
 
 from __future__ import annotations

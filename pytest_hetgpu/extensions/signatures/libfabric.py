@@ -1,7 +1,7 @@
-"""libfabric's log (src/log.c: `libfabric:PID:TIME:HOOK:PROVIDER:SUBSYSTEM:FUNCTION():LINE<warn> TEXT`).
+"""The log of libfabric (src/log.c: `libfabric:PID:TIME:HOOK:PROVIDER:SUBSYSTEM:FUNCTION():LINE<warn> TEXT`).
 
-A program tries what may be absent and uses what is there, so most warnings mean nothing. Matched are texts that
-providers print before they give up: cxi (prov/cxi/src, in which CXIP_FATAL ends in abort), efa (prov/efa/src, with the
+A program tries features that may be absent, so most warnings mean nothing. The parser matches texts that providers
+print before they give up. They are cxi (prov/cxi/src, in which CXIP_FATAL ends in abort), efa (prov/efa/src, with the
 texts of efa_errno.h), tcp, verbs, rxm and shm. Errors that callers print are in the callers' parsers.
 """
 

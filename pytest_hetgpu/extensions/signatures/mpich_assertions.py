@@ -1,4 +1,4 @@
-"""MPICH's failed assertions, and calls of MPI outside of its life.
+"""Failed assertions of MPICH, and calls of MPI before its start or after its end.
 
 `MPIR_Assert_fail` (src/util/mpir_assert.c) prints the condition, since 3.4 a backtrace (`MPL_backtrace_show`), and
 calls MPID_Abort, which exits: no signal. `MPIR_Errutil_is_initialized` and its like are in src/mpi/errhan/errutil.c.
@@ -67,7 +67,7 @@ class MpichAssertions(LogParser):
             self._failed[-1].frames.append(frame)
 
     def _aborted(self, found: re.Match[str], line: LogLine) -> None:
-        """Take the end of a rank whose assertion stands above, or that gave no reason."""
+        """Take the end of a rank whose assertion is above, or that gave no reason."""
         rank = int(found["node"]) if found["node"] else line.rank
         open_ones = [failed for failed in self._failed if failed.rank is None]
         if open_ones:

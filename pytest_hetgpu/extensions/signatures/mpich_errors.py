@@ -1,10 +1,10 @@
-"""Errors of MPICH's library before it aborts, and of its derivatives: Intel MPI, Cray MPICH, MVAPICH.
+"""Errors of the MPICH library before it aborts, and of its derivatives: Intel MPI, Cray MPICH, MVAPICH.
 
-The head of an error stack is written by `MPIR_Handle_fatal_error` (src/mpi/errhan/errutil.c) through `MPID_Abort`
-(src/mpid/ch4/src/ch4_globals.c: `Abort(CODE) on node N (rank R in comm C): ...`, in which N is the rank in
-MPI_COMM_WORLD; src/mpid/ch3/src/mpid_abort.c: the message alone). Lines of the stack are `FUNCTION(LINE)....: TEXT`,
-outermost first, with the texts of src/mpi/errhan/errnames.txt and of the devices' own errnames.txt; the last of them
-names the reason.
+`MPIR_Handle_fatal_error` (src/mpi/errhan/errutil.c) writes the head of an error stack through `MPID_Abort`. In
+src/mpid/ch4/src/ch4_globals.c that prints `Abort(CODE) on node N (rank R in comm C): ...`, in which N is the rank in
+MPI_COMM_WORLD. In src/mpid/ch3/src/mpid_abort.c it prints the message alone. Lines of the stack are
+`FUNCTION(LINE)....: TEXT`, outermost first; the last of them names the reason. Their texts are those of
+src/mpi/errhan/errnames.txt and of the devices' own errnames.txt.
 """
 
 from __future__ import annotations

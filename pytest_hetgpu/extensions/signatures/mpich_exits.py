@@ -125,7 +125,7 @@ class MpichExits(LogParser):
 
 
 def _signal_in(code: int, said: int | None, interrupted: bool) -> int | None:
-    """Return the signal that an EXIT CODE stands for, None for an argument of `exit`."""
+    """Return the signal that an EXIT CODE means, None for an argument of `exit`."""
     low = code - _CORE if _CORE < code < 2 * _CORE else code
     if low == said or low in _DEADLY or (interrupted and low == _INTERRUPT):
         return low

@@ -1,4 +1,4 @@
-"""Messages of MVAPICH besides MPICH's.
+"""Messages of MVAPICH besides those of MPICH.
 
 Its signal handler (`error_sighandler` in src/util/signal and src/pm/mpirun/src/error_handling.c), its launcher
 mpirun_rsh with mpispawn (src/pm/mpirun), and its InfiniBand channel (src/mpid/ch3/channels/mrail).

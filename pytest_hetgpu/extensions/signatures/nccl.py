@@ -1,9 +1,9 @@
 """NCCL and RCCL: their warnings, the calls that failed with them, and results as programs print them.
 
-`src/debug.cc` writes the prefix (NCCL 2.27 may put a time before it, 2.29 adds the function), `include/checks.h` the
-trail `FILE:LINE -> RESULT` of a call that failed, `init.cc` the texts of results. A trail that ends in NCCL's own
-threads (`[Proxy Thread]`, `[Async thread]`), or in the files of the calls themselves, proves that the communicator is
-lost. A program may survive any other warning.
+`src/debug.cc` writes the prefix (NCCL 2.27 may put a time before it, 2.29 adds the function). `include/checks.h` writes
+the trail `FILE:LINE -> RESULT` of a call that failed, `init.cc` the texts of results. A trail that ends in a thread of
+the library (`[Proxy Thread]`, `[Async thread]`), or in the files of the calls themselves, proves a lost communicator. A
+program may survive any other warning.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class _Warning:
 
 
 class Nccl(LogParser):
-    """Parser of warnings, one match each; a warning after which the same thread went on explains little."""
+    """Parser of warnings, one match each; a warning after which the same thread continued explains little."""
 
     triggers = (
         b"NCCL WARN ",

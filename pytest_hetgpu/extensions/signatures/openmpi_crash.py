@@ -1,4 +1,4 @@
-"""Open MPI's own signal handler: `*** Process received signal ***` and the backtrace after it.
+"""The signal handler of Open MPI: `*** Process received signal ***` and the backtrace after it.
 
 opal/util/stacktrace.c prints every line after `[host:pid] `. opal/mca/backtrace/execinfo writes the prefix, the frame's
 number and the frame in three steps. So parts of several ranks may share one line, and a line may continue in a later
@@ -62,7 +62,7 @@ class _Claim(NamedTuple):
 
 
 class _Loose(NamedTuple):
-    """A frame that may be of the process whose prefix stands before it, or of one that waits for its frame."""
+    """A frame that may be of the process whose prefix is before it, or of one that waits for its frame."""
 
     text: str
     claims: tuple[_Claim, ...]

@@ -1,4 +1,4 @@
-"""Errors of Open MPI's library in a rank: errors that end the job, missing components, failures of transports."""
+"""Errors of the Open MPI library in a rank: errors that end the job, missing components, failures of transports."""
 
 from __future__ import annotations
 
@@ -315,7 +315,10 @@ def _under(match: FailureMatch, entry: str | None) -> FailureMatch:
 
 
 def _tcp(match: FailureMatch, reason: str) -> FailureMatch:
-    """EFAULT is the sender's own buffer; a reset may be the peer's death; anything else is the network's doing."""
+    """Set the priority by the reason of a failed TCP call.
+
+    EFAULT is the sender's own buffer. A reset may be the death of the peer. All others are errors of the network.
+    """
     if reason == "Bad address":
         return match
     priority = Priority.CONSEQUENCE if reason in _PEER_GONE else Priority.SYMPTOM
@@ -328,7 +331,7 @@ def _reached(match: FailureMatch, reason: str) -> FailureMatch:
 
 
 def _ucx(match: FailureMatch, groups: Mapping[str, str]) -> FailureMatch:
-    """Return UCX's status in its caller's message; UCX itself has logged more."""
+    """Return the UCX status in its caller's message; UCX itself has logged more."""
     _, kind, priority = status(groups["what"])
     key = f"{slug(groups['what'])}@{groups['layer']}"
     return replace(_changed(match, kind, key), priority=priority, fatal=False)

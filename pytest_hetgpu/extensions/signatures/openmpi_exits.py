@@ -1,4 +1,4 @@
-"""Exits of ranks as Open MPI's launchers report them: mpirun of 4.x, prterun of 5.x, and MPI_Abort's own text.
+"""Exits of ranks in the reports of the Open MPI launchers: mpirun of 4.x, prterun of 5.x, and the text of MPI_Abort.
 
 help-orterun.txt, help-prun.txt, help-state-base.txt, orte/runtime/orte_quit.c; MPI_Abort's is in help-mpi-api.txt.
 """

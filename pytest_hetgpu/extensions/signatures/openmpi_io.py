@@ -1,4 +1,4 @@
-"""Open MPI's parallel I/O (OMPIO): failed reads and writes; and ROMIO's error for a file that it cannot lock.
+"""Parallel I/O of Open MPI (OMPIO): failed reads and writes; and ROMIO's error for a file that it cannot lock.
 
 ompi/mca/fbtl, fcoll, fs, sharedfp, io/ompio and common/ompio print by `opal_output` and return an error code to their
 caller. A file's errors return by default, so that most programs continue as if the data were in the file. ROMIO

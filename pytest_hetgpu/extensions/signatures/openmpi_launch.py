@@ -1,4 +1,4 @@
-"""Errors of Open MPI's launchers: no start, a lost daemon, a stopped job; mpirun of 4.x, prterun of 5.x.
+"""Errors of the Open MPI launchers: no start, a lost daemon, a stopped job; mpirun of 4.x, prterun of 5.x.
 
 Recognised by the first lines of orte's and PRRTE's help-*.txt, which name the file in the comments below.
 """
@@ -302,7 +302,7 @@ class OpenMpiLaunch(RuleParser):
 
 
 def _no_report(match: FailureMatch, status: str | None, host: str) -> FailureMatch:
-    """Return a daemon without report; the text does not tell a failed start from a loss, only ssh's exit code does.
+    """Return a daemon without report: only the exit code of the ssh client distinguishes a failed start from a loss.
 
     255 is a failed connection, which ssh has then reported, or one that broke silently. A daemon that could not start
     exits with another code.

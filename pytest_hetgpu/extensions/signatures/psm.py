@@ -86,7 +86,7 @@ class Psm(LogParser):
 
 
 def _ranked(line: LogLine) -> LogLine:
-    """With the rank of Hydra's -prepend-rank, which before a frame might also be a frame's number."""
+    """Return a line with the rank of Hydra's -prepend-rank, which before a frame might also be a frame's number."""
     found = _RANK.match(line.text) if line.rank is None else None
     return replace(line, rank=int(found[1])) if found else line
 

@@ -1,4 +1,4 @@
-"""Python's tracebacks, and the meaning of the exceptions that end them."""
+"""Tracebacks of Python, and the meaning of the exceptions that end them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _SIGNALS = {
 
 
 class PythonErrors(LogParser):
-    """Parser of tracebacks: one match per exception at the end of one; line prefixes tell ranks apart."""
+    """Parser of tracebacks: one match per exception at the end of one; line prefixes distinguish ranks."""
 
     triggers = tuple(
         word.encode()
@@ -138,7 +138,7 @@ def _chained(
     """Return two chained exceptions, with the priority of each beside the other.
 
     The last one is the program's message, however it was raised: in `raise X from Y` X was written with Y in mind. The
-    first one counts in three cases: it has more than its name, the last only refers to it (`_wraps`), or the last came
+    first one counts in three cases. It has more than its name, the last only refers to it (`_wraps`), or the last came
     from cleaning up.
     """
     if was.name == "ExceptionGroup" or one.link in (ChainLink.INNER, ChainLink.MEMBER):
@@ -201,7 +201,7 @@ def _match(one: RaisedException) -> FailureMatch:
 
 
 def _nccl(text: str, signature: Signature, fatal: bool) -> FailureMatch | None:
-    """Return NCCL's last warning, which c10d's exception repeats after its own text (NCCLUtils.cpp)."""
+    """Return the last warning of NCCL, which c10d's exception repeats after its own text (NCCLUtils.cpp)."""
     found = _LAST_ERROR.search(text)
     means = meaning(found["text"].strip()) if found else None
     if means is None:
@@ -262,7 +262,7 @@ def _entry(frames: Sequence[tuple[str, str]]) -> str | None:
 
 
 def _mpi(one: RaisedException, signature: Signature) -> FailureMatch | None:
-    """Return an error that MPI returned, with the key of Open MPI's own report."""
+    """Return an error that MPI returned, with the key of the report of Open MPI."""
     error = _MPI_ERROR.match(one.message)
     mpich = _MPICH_ERROR.match(one.message)
     if not (error or mpich):

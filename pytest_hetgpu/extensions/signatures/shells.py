@@ -1,9 +1,13 @@
 """Messages of shells about their commands: one that died of a signal, one that was no program.
 
-Sources: bash's jobs.c (print_pipeline: 24 columns for the signal's name, no blank after a longer one), dash's and
-busybox ash's jobs.c (the bare text), zsh's Src/jobs.c and the names of signals that its Src/signames2.awk makes,
-ksh93's sh/jobs.c, fish's share/functions/fish_job_summary.fish, and the names of glibc's siglist. execvp(3) passes a
-file that the kernel refuses to /bin/sh; dash's and bash's complaints about its first lines follow.
+Sources:
+
+- bash's jobs.c (print_pipeline: 24 columns for the signal's name, no blank after a longer one).
+- dash's and busybox ash's jobs.c (the bare text).
+- zsh's Src/jobs.c and the names of signals that its Src/signames2.awk makes.
+- ksh93's sh/jobs.c, fish's share/functions/fish_job_summary.fish, and the names of glibc's siglist.
+
+execvp(3) passes a file that the kernel refuses to /bin/sh; dash's and bash's complaints about its first lines follow.
 """
 
 from __future__ import annotations

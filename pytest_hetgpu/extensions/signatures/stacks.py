@@ -1,9 +1,12 @@
-"""Stacks of a job that did not end: ours, mpirun's, gdb's and py-spy's.
+"""Stacks of a job that did not end, from this package, mpirun, gdb and py-spy.
 
-Sources: our own lines (`stack_dump.py`); `STACK TRACE FOR PROC` of mpirun --get-stack-traces (Open MPI 4:
-orte/orted/orted_main.c and orte/tools/orterun; PRRTE: src/prted/prted_comm.c), which runs gstack; gdb's threads and
-frames (gdb/thread.c, gdb/stack.c), alone or by gstack and pstack; py-spy dump (src/dump.rs). A signal that gdb reports
-(gdb/infrun.c, gdb/corelow.c) is a crash.
+- The lines of this package (`stack_dump.py`).
+- `STACK TRACE FOR PROC` of mpirun --get-stack-traces, which runs gstack. Open MPI 4: orte/orted/orted_main.c and
+  orte/tools/orterun; PRRTE: src/prted/prted_comm.c.
+- gdb's threads and frames (gdb/thread.c, gdb/stack.c), alone or by gstack and pstack.
+- py-spy dump (src/dump.rs).
+
+A signal that gdb reports (gdb/infrun.c, gdb/corelow.c) is a crash.
 """
 
 from __future__ import annotations

@@ -161,7 +161,7 @@ class TorchDistributed(RuleParser):
 
 
 def _on_a_host(match: FailureMatch) -> FailureMatch:
-    """Without the source files that Gloo's lines begin with, which read like a host and a process."""
+    """Remove the source files at the start of Gloo's lines, which read like a host and a process."""
     hosts = tuple(host for host in match.signature.hosts if "/" not in host)
     return replace(match, signature=replace(match.signature, hosts=hosts), process=None)
 

@@ -1,9 +1,10 @@
 """UCC: errors logged by its core, collective (CL) and transport layers (TL), and its status in callers' messages.
 
-Lines have UCX's form with the component's name in place of `UCX` (src/utils/ucc_log.h, src/components/*/ucc_*_log.h);
-names of status are src/utils/ucc_status.c's. Each layer tries its components, and the next takes over if it fails, so
-an error at the start means nothing by itself. An error of a request that moved data (`failure in ... completion`,
-src/components/tl/ucp/tl_ucp_sendrecv.c) means a wrong or missing result, whatever the program prints afterwards.
+Lines have the form of UCX with the component's name in place of `UCX` (src/utils/ucc_log.h,
+src/components/*/ucc_*_log.h). Names of status are those of src/utils/ucc_status.c. Each layer tries its components, and
+the next takes over if it fails. So an error at the start means nothing by itself. An error of a request that moved data
+(`failure in ... completion`, src/components/tl/ucp/tl_ucp_sendrecv.c) means a wrong or missing result, even if the
+program prints success afterwards.
 """
 
 from __future__ import annotations

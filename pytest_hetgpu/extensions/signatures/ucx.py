@@ -1,4 +1,4 @@
-"""UCX's own reports on a dying process: signals, assertions, fatal errors, and the backtrace after them.
+"""The reports of UCX on a dying process: signals, assertions, fatal errors, and the backtrace after them.
 
 All of them come from `ucs_log_fatal_error`, which puts `[host:pid:thread:tid]` before its text (src/ucs/debug/log.c).
 It is called by src/ucs/debug/debug.c (`Caught signal`, `Process frozen`) and src/ucs/debug/assert.c (`file:line text`).
@@ -130,7 +130,7 @@ class Ucx(LogParser):
             crash.add(text)
 
     def _frozen(self, process: Process, line: LogLine) -> None:
-        """UCX_HANDLE_ERRORS=freeze: the process stays as it is, and so does the job."""
+        """Record a hang by UCX_HANDLE_ERRORS=freeze: the process stays as it is, and so does the job."""
         crash = next((one for one in reversed(self._crashes) if one.process == process), None)
         if crash is None and len(self._crashes) < _MOST:
             crash = Crash(process, line)

@@ -97,7 +97,7 @@ _ROWS = tuple(
 
 
 class UcxErrors(LogParser):
-    """Parser of UCX's errors: one match per kind of message, with the hosts and ranks that logged it."""
+    """Parser of UCX errors: one match per kind of message, with the hosts and ranks that logged it."""
 
     triggers = (b"UCX  ERROR", b"UCX  FATAL")
 

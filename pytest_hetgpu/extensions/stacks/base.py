@@ -40,7 +40,7 @@ class Release:
 
     @property
     def torch(self) -> bool:
-        """Whether its wheels have PyTorch among them."""
+        """Return whether its wheels have PyTorch among them."""
         return any(requirement.startswith("torch==") for requirement in self.requirements)
 
 

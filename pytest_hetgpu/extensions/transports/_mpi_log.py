@@ -1,4 +1,4 @@
-"""The parser of transports in any MPI's log: a run may use a transport that was not requested."""
+"""The parser of transports in the log of any MPI: a run may use a transport that was not requested."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from pytest_hetgpu.model.transport_classes import ON_HOST, UNKNOWN, Connection, 
 class MpiTransportParser:
     """The components between ranks: `ob1/tcp`, `ob1/sm` (vader of Open MPI 4), `ucx/posix`, `ofi/tcp`, `ch4/posix`.
 
-    Open MPI 5's table is complete except for OFI's provider. Without a table, UCX's logged lanes count if UCX is the
-    selected layer, and so do ob1's and OFI's. MPICH logs lanes of UCX even if all ranks share memory.
+    The table of Open MPI 5 is complete except for the provider of OFI. Without a table, the lanes that UCX logs count
+    if UCX is the selected layer, and so do those of ob1 and OFI. MPICH logs lanes of UCX even if all ranks share
+    memory.
     """
 
     triggers = (*ConnectionTable.triggers, *LayerLog.triggers, *UcxLog.triggers, *MpichSummary.triggers)
@@ -29,18 +30,18 @@ class MpiTransportParser:
 
     @property
     def transports(self) -> tuple[str, ...]:
-        """The components that carried data between ranks, sorted."""
+        """Return the components that carried data between ranks, sorted."""
         return tuple(sorted({name for one in self.connections for name in one.components}))
 
     @property
     def connections(self) -> frozenset[Connection]:
-        """The same by path and by kind of connection."""
+        """Return the same by path and by kind of connection."""
         found = self._of_table() if self._table.connections else self._of_logs()
         return frozenset(map(self._ucx.with_uncertainty, found))
 
     @property
     def versions(self) -> Mapping[str, str]:
-        """UCX's own version if it logged one."""
+        """Return the version of UCX if it logged one."""
         return {"ucx": self._ucx.version} if self._ucx.version else {}
 
     def _of_table(self) -> Iterator[Connection]:

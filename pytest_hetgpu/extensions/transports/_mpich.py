@@ -31,12 +31,12 @@ def pinned(netmod: str | None, env: dict[str, str] | None = None) -> Rendering:
 
 
 def verbose(env: dict[str, str] | None = None) -> Rendering:
-    """Return the settings for the whole stack of an error. MPICH's summary is always on; libraries below add theirs."""
+    """Return the settings for the whole stack of an error. The summary is always on; libraries below add their own."""
     return Rendering({}, {"MPIR_CVAR_PRINT_ERROR_STACK": "1", **(env or {})})
 
 
 class MpichSummary:
-    """The network module and the use of shared memory, by MPICH's summary."""
+    """The network module and the use of shared memory, by the summary of MPICH."""
 
     triggers = (b"Local_rank: ", b"libfabric provider: ", b"UCX netmod Capability", b'{"t":"hello"')
 
@@ -59,16 +59,19 @@ class MpichSummary:
 
     @property
     def present(self) -> bool:
-        """Whether the output is MPICH's at all."""
+        """Return whether the output comes from MPICH at all."""
         return self.ucx or bool(self.providers or self._local)
 
     @property
     def shared(self) -> bool:
-        """Whether ranks shared memory."""
+        """Return whether ranks shared memory."""
         return bool(self._local)
 
     @property
     def networked(self) -> bool:
-        """Whether ranks used the network module: some have no neighbour on their host, or there are several hosts."""
+        """Return whether ranks used the network module.
+
+        They do if some have no neighbour on their host, or if there are several hosts.
+        """
         hosts = sum(local == 0 for local in self._local.values())
         return not self._local or hosts > 1 or len(self._local) < self._size

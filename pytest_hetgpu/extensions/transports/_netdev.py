@@ -18,7 +18,7 @@ def netdev(node: Node, asked: str | None, key: str = "netdev") -> InterfaceChoic
 
 
 def nothing_up(node: Node, program: str) -> str | None:
-    """Return why nothing over TCP can run on a node, Open MPI's daemons included; None if an interface is up."""
+    """Return why no TCP, not even an Open MPI daemon, can run on a node; None if an interface is up."""
     if node.interface is None or node.interface.kind != "nothing":
         return None
     return (

@@ -50,7 +50,7 @@ def verbose(frameworks: Sequence[str], env: dict[str, str] | None = None) -> Ren
 def ob1(stack: Stack, btl: Sequence[str], interface: str) -> Rendering:
     """Return PML ob1 with just these byte transfer layers, tcp on one interface ("": none is known).
 
-    By default Open MPI's TCP tries every interface, and hangs if one of them (a docker bridge) leads nowhere.
+    By default the TCP layer tries every interface, and hangs if one of them (a docker bridge) leads nowhere.
     """
     shared = _SM_4 if is_old(stack) else _SM_5
     mca = {"pml": "ob1", "btl": ",".join(shared if plain(name) == _SM_5 else name for name in btl)}
@@ -70,7 +70,7 @@ def is_old(stack: Stack) -> bool:
 
 
 def components(text: str) -> set[str]:
-    """Return the components in one entry of the table: `tcp` is ob1's, `ucx=posix;memory,tcp;eth0` are two of UCX's.
+    """Return the components in one entry of the table: `tcp` is from ob1, `ucx=posix;memory,tcp;eth0` are two from UCX.
 
     A rank's connection to itself does not count.
     """
@@ -155,10 +155,10 @@ class LayerLog:
 
     @property
     def btl(self) -> set[Connection]:
-        """Byte transfer layers by path, those of one host's ranks together."""
+        """Return byte transfer layers by path, those of one host's ranks together."""
         return {connection(path, names) for (_, path), names in self._btl.items()}
 
     @property
     def providers(self) -> set[str]:
-        """Names of libfabric's providers in use."""
+        """Return the names of libfabric's providers in use."""
         return self._providers["prov"] or self._providers["provider"]

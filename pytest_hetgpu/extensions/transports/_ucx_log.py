@@ -1,4 +1,4 @@
-"""UCX's log at level info: its version, and the lanes of each kind of connection.
+"""The log of UCX at level info: its version, and the lanes of each kind of connection.
 
 From src/ucp/core/ucp_context.c and ucp_worker.c. 1.13 numbers the kinds (`ep_cfg[1]: tag(tcp/lo tcp/eth0)`). From 1.15
 on they have names too (`ucp_context_0 intra-node cfg#1 tag(tcp/eth0)`).
@@ -27,7 +27,7 @@ _PATHS = {"intra-node ": ON_HOST, "inter-node ": OFF_HOST}
 
 
 class UcxLog:
-    """The connections in UCX's log, fed with every line that contains one of `triggers`."""
+    """The connections in the log of UCX, fed with every line that contains one of `triggers`."""
 
     triggers = (b"UCX  INFO  Version", b"cfg#", b"ep_cfg[")
 

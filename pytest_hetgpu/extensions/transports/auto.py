@@ -1,4 +1,4 @@
-"""auto: the MPI's own choice, which the results report."""
+"""auto: the default choice of the MPI, which the results report."""
 
 from __future__ import annotations
 

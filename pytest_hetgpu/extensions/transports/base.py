@@ -78,22 +78,22 @@ class TransportParser(Protocol):
 
     @property
     def triggers(self) -> tuple[bytes, ...]:
-        """Fixed parts of the required lines."""
+        """Return the fixed parts of the required lines."""
 
     def feed(self, line: str, number: int) -> None:
         """Take one line; `number` counts from 1."""
 
     @property
     def transports(self) -> tuple[str, ...]:
-        """Components seen between ranks, as `LAYER/TRANSPORT` (`ob1/tcp`, `ucx/posix`, `ofi/tcp`), sorted."""
+        """Return components seen between ranks, as `LAYER/TRANSPORT` (`ob1/tcp`, `ucx/posix`, `ofi/tcp`), sorted."""
 
     @property
     def connections(self) -> Collection[Connection]:
-        """The same components by path and by kind of connection."""
+        """Return the same components by path and by kind of connection."""
 
     @property
     def versions(self) -> Mapping[str, str]:
-        """Versions that libraries logged, by lower-case name."""
+        """Return the versions that libraries logged, by lower-case name."""
 
 
 class Transport(KeepsOldNames, abc.ABC):
@@ -132,12 +132,12 @@ class Transport(KeepsOldNames, abc.ABC):
 
     @property
     def interface_setting(self) -> str:
-        """The variable or MCA parameter that names its interface; "" for a family that pins none."""
+        """Return the variable or MCA parameter that names its interface; "" for a family that pins none."""
         return ""
 
     @property
     def exclusion_setting(self) -> str:
-        """The parameter that excludes interfaces; the MPI refuses it beside `interface_setting`. "" without one."""
+        """Return the parameter that excludes interfaces, "" for none; the MPI refuses it beside `interface_setting`."""
         return ""
 
     def interface(self, node: Node) -> InterfaceChoice | None:
@@ -172,7 +172,7 @@ class Transport(KeepsOldNames, abc.ABC):
 
     @property
     def any_may_carry(self) -> bool:
-        """Whether any member of its list may carry the data; the transport that it runs over decides, too."""
+        """Return whether any member of its list may carry the data; the transport that it runs over decides, too."""
         return bool(self.settings.carried_by) or (self.lower is not None and self.lower.any_may_carry)
 
     @staticmethod

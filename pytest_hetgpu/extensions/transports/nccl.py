@@ -89,12 +89,12 @@ class NcclChannels:
 
     @property
     def transports(self) -> tuple[str, ...]:
-        """`nccl/p2p`, `nccl/shm`, `nccl/socket`, `nccl/ib`, sorted."""
+        """Return `nccl/p2p`, `nccl/shm`, `nccl/socket`, `nccl/ib`, sorted."""
         return tuple(sorted(set().union(*self._pairs.values()) or self._network))
 
     @property
     def connections(self) -> frozenset[Connection]:
-        """Channels by path, as far as the log names the hosts of both ranks."""
+        """Return the channels by path, as far as the log names the hosts of both ranks."""
         if self._network and not self._pairs:
             return frozenset({connection(UNKNOWN, self._network)})
         return frozenset(connection(self._path(pair), seen) for pair, seen in self._pairs.items())

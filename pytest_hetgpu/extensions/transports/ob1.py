@@ -1,4 +1,4 @@
-"""ob1: Open MPI's own point-to-point layer over byte transfer layers (tcp, sm, self)."""
+"""ob1: the point-to-point layer of Open MPI over byte transfer layers (tcp, sm, self)."""
 
 from __future__ import annotations
 

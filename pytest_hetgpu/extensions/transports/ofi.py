@@ -1,4 +1,4 @@
-"""ofi: libfabric, which is Open MPI's mtl/ofi (under pml cm) and one of MPICH's network modules."""
+"""ofi: libfabric, as mtl/ofi of Open MPI (under pml cm) and as one of the network modules of MPICH."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Ofi(Transport):
 
     @property
     def interface_setting(self) -> str:
-        """FI_TCP_IFACE, FI_SOCKETS_IFACE, FI_UDP_IFACE: the `iface` of each provider over IP."""
+        """Return FI_TCP_IFACE, FI_SOCKETS_IFACE or FI_UDP_IFACE: the `iface` of each provider over IP."""
         provider = self.settings.provider
         return f"FI_{provider.upper()}_IFACE" if _KINDS.get(provider) == TCP else ""
 

@@ -11,7 +11,7 @@ from pytest_hetgpu.model.transport_classes import SHARED_MEMORY, TransportMember
 
 
 class Shm(Transport):
-    """Open MPI's ob1 over sm (vader on 4.x), MPICH's ch4 over posix."""
+    """ob1 over sm (vader on 4.x) in Open MPI, ch4 over posix in MPICH."""
 
     vendors = (_openmpi.VENDOR, _mpich.VENDOR)
 

@@ -33,7 +33,7 @@ class UccSettings(TransportSettings):
 
 
 class Ucc(Transport):
-    """Open MPI's coll/ucc and MPICH's CH4_UCC.
+    """coll/ucc in Open MPI, CH4_UCC in MPICH.
 
     The proof is the score map that UCC logs for each team. An MPI that was built without UCC ignores the settings and
     exits with 0. The log then shows the transport below only, which does not satisfy the request.
@@ -46,7 +46,7 @@ class Ucc(Transport):
 
     @property
     def below(self) -> Transport:
-        """The transport it runs over."""
+        """Return the transport that it runs over."""
         assert self.lower is not None, "a matrix gives every layered transport what it is over"
         return self.lower
 
@@ -96,7 +96,7 @@ class Ucc(Transport):
 
 
 class UccTransportParser:
-    """A parser of UCC's score map; `ucc/ucp:ucx/tcp` is its layer UCP over UCX's tcp.
+    """A parser of the score map; `ucc/ucp:ucx/tcp` is layer UCP of UCC over tcp of UCX.
 
     Without a map only the transport below is seen.
     """
@@ -118,13 +118,13 @@ class UccTransportParser:
 
     @property
     def transports(self) -> tuple[str, ...]:
-        """Layers of UCC, each over every transport that was seen below."""
+        """Return the layers of UCC, each over every transport that was seen below."""
         below = self._below.transports
         return tuple(f"ucc/{name}:{lower}" for name in sorted(self._layers) for lower in below) or below
 
     @property
     def connections(self) -> frozenset[Connection]:
-        """Connections that were seen below, with the layers of UCC over them."""
+        """Return the connections that were seen below, with the layers of UCC over them."""
         return frozenset(map(self._above, self._below.connections))
 
     def _above(self, one: Connection) -> Connection:
@@ -137,5 +137,5 @@ class UccTransportParser:
 
     @property
     def versions(self) -> Mapping[str, str]:
-        """Versions of UCC and UCX."""
+        """Return the versions of UCC and UCX."""
         return {**self._below.versions, **({"ucc": self._version} if self._version else {})}

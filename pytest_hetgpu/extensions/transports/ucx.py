@@ -1,4 +1,4 @@
-"""ucx: Open MPI's UCX point-to-point layer, and one of MPICH's network modules."""
+"""ucx: the UCX point-to-point layer of Open MPI, and one of the network modules of MPICH."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ class Ucx(Transport):
 
     @property
     def _rdma(self) -> set[str]:
-        """The classes of members that are or may be RDMA: groups and unknown members, too."""
+        """Return the classes of members that are or may be RDMA: groups and unknown members, too."""
         return {member.kind for member in self.members()} & {RDMA, ANY, ""}
 
     def unreachable(self, node: Node, stack: Stack) -> str | None:

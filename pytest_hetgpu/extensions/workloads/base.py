@@ -153,7 +153,7 @@ class Workload(KeepsOldNames, abc.ABC):
 
     @property
     def requested_backend(self) -> str:
-        """The backend in the matrix, "" if the transport decides."""
+        """Return the backend in the matrix, "" if the transport decides."""
         return getattr(self.settings, "backend", None) or ""
 
     def with_backend(self, backend: str) -> Workload:

@@ -36,7 +36,7 @@ class CommandWorkloadSettings(ExternalSettings, CommandSettings):
 
     @property
     def expressions(self) -> tuple[str, ...]:
-        """All patterns in it."""
+        """Return all patterns in it."""
         given = (self.success, self.failure, *(item.pattern for item in self.patterns))
         return tuple(pattern for pattern in given if pattern)
 

@@ -30,7 +30,7 @@ class Mpi4pyBenchSettings(ExternalSettings):
 
     @property
     def swept(self) -> tuple[int, ...]:
-        """Sizes, by default those of the benchmark."""
+        """Return the sizes, by default those of the benchmark."""
         default = {"pingpong": "8..1M", "ringtest": "1K"}.get(self.benchmark)
         return self.sizes or (parse_sizes(default) if default else ())
 

@@ -44,7 +44,7 @@ class NcclTestsSettings(ExternalSettings):
 
     @property
     def name(self) -> str:
-        """`all_reduce` of `/opt/nccl-tests/build/all_reduce_perf`."""
+        """Return `all_reduce` for `/opt/nccl-tests/build/all_reduce_perf`."""
         return PurePosixPath(self.program).name.removesuffix("_mpi").removesuffix("_perf")
 
     @model_validator(mode="after")

@@ -48,7 +48,7 @@ class OsuSettings(ExternalSettings):
 
     @property
     def name(self) -> str:
-        """`allreduce` of `/opt/osu/osu_allreduce`."""
+        """Return `allreduce` for `/opt/osu/osu_allreduce`."""
         return PurePosixPath(self.program).name.removeprefix("osu_")
 
     @model_validator(mode="after")

@@ -1,4 +1,4 @@
-"""Where a container engine listens: this machine's, or another host's over ssh or TLS. Pure."""
+"""Addresses of container engines: on this machine, or on another host over ssh or TLS. Pure."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ _SCHEMES = ("unix", "ssh", "tcp", "https")
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """`url` as docker clients take it, `where` in words; equal for the same way to the same engine.
+    """The address of an engine: `url` is its form for docker clients, `where` its name in messages.
 
-    With ssh, `reach` is how to come to `host`, and `socket` the engine's over there.
+    Two addresses are equal if they lead to the same engine in the same way. With ssh, `reach` has the connection
+    settings of `host`. `socket` is the path of the engine's socket there.
     """
 
     url: str
@@ -30,17 +31,17 @@ class Address:
 
     @property
     def by_ssh(self) -> bool:
-        """Whether a tunnel leads there."""
+        """Return whether the address is reached through an ssh tunnel."""
         return bool(self.host)
 
     @property
     def local(self) -> bool:
-        """Whether it is an engine of this machine."""
+        """Return whether the engine runs on this machine."""
         return self.url.startswith("unix://")
 
 
 def address(node: str, reach: ConnectionInfo, environ: Mapping[str, str]) -> Address:
-    """Return the engine of `reach`; if that is empty, the one that DOCKER_HOST names, else this machine's.
+    """Return the engine of `reach`; if that is empty, the one that DOCKER_HOST names, else the one of this machine.
 
     Raises:
         ProvisionError: The address of `node` cannot be used, or would let anyone in.
@@ -56,7 +57,7 @@ def address(node: str, reach: ConnectionInfo, environ: Mapping[str, str]) -> Add
 
 
 def engine_spot(reach: ConnectionInfo, environ: Mapping[str, str]) -> Location:
-    """Return the location of an engine, with what it takes to get there without this environment."""
+    """Return the location of an engine, with all that is needed to reach it without this environment."""
     url = reach.engine or environ.get("DOCKER_HOST", "")
     tls = url.startswith(("tcp://", "https://"))
     needed = tuple((name, environ[name]) for name in _TLS if tls and name in environ)

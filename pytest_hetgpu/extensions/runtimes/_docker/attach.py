@@ -1,4 +1,4 @@
-"""A container's stdin and stdout as a pipe, its stderr kept for when it ends."""
+"""The stdin and stdout of a container as a pipe. Its stderr is kept until it ends."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _REMOVAL = 10.0  # seconds that an engine may take
 
 
 class Attached:
-    """The raw stream of an attached container, which an engine (`where`, in words) cuts into frames.
+    """The raw stream of an attached container, which an engine cuts into frames; `where` names the engine in messages.
 
-    `waiting` is its answer to come of `/containers/ID/wait`; `stop` removes the container. `away` returns the evidence
-    that the engine itself went away, "" for none.
+    `waiting` is the future answer of `/containers/ID/wait`. `stop` removes the container. `away` returns the evidence
+    that the engine itself failed, "" for none.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class Attached:
     ) -> None:
         self._where = where
         self._away = away
-        self._stream = stream  # owns the socket: it must live as long
+        self._stream = stream  # owns the socket, so it must live as long
         self._socket = _socket_of(stream)
         self._socket.settimeout(None)
         self._stop = stop
@@ -45,11 +45,11 @@ class Attached:
         threading.Thread(target=self._watch, args=(waiting,), name="hetgpu container", daemon=True).start()
 
     def send(self, data: bytes) -> None:
-        """Write to the container's stdin; OSError once it is gone."""
+        """Write to the stdin of the container; raise OSError if the container has ended."""
         self._socket.sendall(data)
 
     def recv(self, count: int) -> bytes:
-        """At most `count` bytes of the container's stdout; empty at its end."""
+        """Return at most `count` bytes of the container's stdout; return empty bytes at its end."""
         while True:
             while not self._left:
                 header = self._exactly(_HEADER.size)
@@ -73,7 +73,7 @@ class Attached:
             let_go(self._stream)
 
     def why_ended(self) -> str:
-        """How the container ended, and the end of what it wrote to stderr; or that its engine went away under it."""
+        """Return how the container ended, with the end of its stderr; or return that its engine failed first."""
         away = self._away()
         if away:
             return f"{ENGINE_AWAY}: {away}"
@@ -88,7 +88,7 @@ class Attached:
 
     def _watch(self, waiting: Any) -> None:
         code = None
-        with suppress(Exception):  # whatever breaks off the answer, there is none then
+        with suppress(Exception):  # a broken answer has no exit code
             code = int(json.loads(waiting.content)["StatusCode"])
         self._code.set_result(code)
 
@@ -109,12 +109,12 @@ class Attached:
 
 
 def let_go(stream: Any) -> None:
-    """Close what `APIClient.attach_socket` returned, also for a thread that waits in `recv`."""
+    """Close the result of `APIClient.attach_socket`, also for a thread that waits in `recv`."""
     with suppress(OSError):
         _socket_of(stream).shutdown(socket.SHUT_RDWR)
     stream._response.close()  # noqa: SLF001 - the SDK hides the connection there
 
 
 def _socket_of(stream: Any) -> socket.socket:
-    found: socket.socket = getattr(stream, "_sock", stream)  # over TLS it is one
+    found: socket.socket = getattr(stream, "_sock", stream)  # over TLS it is a socket itself
     return found

@@ -1,6 +1,6 @@
-"""Base images of our own, made from Debian's packages where an engine lacks them: no registry has them.
+"""Base images of this project, built from Debian packages if an engine lacks them: no registry has them.
 
-Only two names are ever made, by the script that comes with this package, and only on an engine of this machine.
+The script of this package builds only two names, and only on an engine of this machine.
 """
 
 from __future__ import annotations
@@ -23,23 +23,25 @@ from pytest_hetgpu.extensions.runtimes.base import Deployment
 from pytest_hetgpu.extensions.runtimes.process.ledger import marked, tracker
 
 _NAME = re.compile(r"hetgpu-base:(bookworm|trixie)")
-_STEP = 0.25  # seconds between two looks at whether it is still wanted
+_STEP = 0.25  # seconds between two checks whether the image is still needed
 HOW = "from Debian's packages with containers/make-base (about 90 s)"
-"""What is told while one is made, after its name."""
+"""The progress message for a build, after the name of the image."""
 GIVEN_UP = "is no longer waited for: its placement was given up"
-"""The reason, behind its name, that an image was not made: nobody wanted it any more."""
+"""The reason, after the name of an image, of an abandoned build: no node needs it any more."""
 
 
 def is_ours(name: str) -> bool:
-    """Whether an image is one that `make` can make."""
+    """Return whether `make` can build an image of this name."""
     return _NAME.fullmatch(name) is not None
 
 
 def make(engine: Engine, name: str, node: str, deployment: Deployment | None) -> None:
-    """Make one of our base images with `containers/make-base`. ProvisionError names the command where we cannot.
+    """Build one of the base images with `containers/make-base`; the caller excludes other processes that build it.
 
-    EngineGone, if the engine went away meanwhile; a script that fails then says nothing of the image.
-    Call it where no other process makes the same.
+    Raises:
+        ProvisionError: This process cannot build it; the error names the command.
+        EngineGone: The engine failed meanwhile. The failure of the script then proves nothing about the image.
+
     """
     found = _NAME.fullmatch(name)
     assert found is not None
@@ -67,7 +69,7 @@ def make(engine: Engine, name: str, node: str, deployment: Deployment | None) ->
 
 
 def _script() -> Path | None:
-    """Return the script in the wheel, or beside the package in its checkout; never one from a matrix's folder."""
+    """Return the script in the wheel, or beside the package in its checkout; never one from a matrix folder."""
     inside = PACKAGE / "containers" / "make-base"
     if inside.is_file():
         return inside
@@ -76,7 +78,7 @@ def _script() -> Path | None:
 
 
 def _lacking(engine: Engine, script: Path | None) -> str:
-    """Why a base cannot be made by us; "" where it can."""
+    """Return the reason why this process cannot build a base image; "" if it can."""
     if not engine.at.local:
         return "the engine is not of this machine"
     if script is None:
@@ -89,7 +91,7 @@ def _lacking(engine: Engine, script: Path | None) -> str:
 
 
 def _run(engine: Engine, argv: Sequence[str], deployment: Deployment | None) -> tuple[int, list[str]]:
-    """Run the script until it ends, or until nobody wants the base any more; return its exit code and last lines."""
+    """Run the script until it ends or no node needs the image any more; return its exit code and last lines."""
     tracker().processes()
     environment = marked({**os.environ, "DOCKER_HOST": engine.at.url})
     with tempfile.TemporaryFile() as said:
@@ -111,7 +113,7 @@ def _run(engine: Engine, argv: Sequence[str], deployment: Deployment | None) -> 
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Has the script and what it started end: by SIGTERM, so that it removes its files, else by SIGKILL."""
+    """End the script and its children: SIGTERM first, so that it removes its files, then SIGKILL."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         if process.poll() is None:
             with suppress(ProcessLookupError):

@@ -1,4 +1,4 @@
-"""What would be typed: the docker commands that do by hand what the runtime `docker` does for a node. Pure."""
+"""The docker commands that a user can type to do the work of runtime `docker` for a node. Pure."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pytest_hetgpu.model.job import ConnectionInfo, ContainerOptions, Image, Nod
 def run_command(node: Node, placement: str, *, labels: Mapping[str, str] | None = None) -> tuple[str, ...]:
     """Return the `docker run` of a node's container, which then sleeps.
 
-    `node.image` and `node.container` must be set. If the node's options name the network `user`, it is that of
-    `network_command`.
+    `node.image` and `node.container` must be set. Network `user` in the node's options is the network that
+    `network_command` makes.
     """
     assert node.image is not None
     assert node.container is not None
@@ -46,12 +46,12 @@ def network_name(placement: str) -> str:
 
 
 def container_name(node: Node, placement: str) -> str:
-    """Return the name of a node's container that is made by hand."""
+    """Return the name of a node's container that a user makes by hand."""
     return _plain(f"hetgpu-{placement}-{node.name}")
 
 
 def _plain(name: str) -> str:
-    """Replace the characters that engines do not take in a name."""
+    """Replace the characters that engines reject in a name."""
     return re.sub(r"[^A-Za-z0-9_.-]", "-", name)
 
 
@@ -96,12 +96,12 @@ def _options(options: ContainerOptions) -> tuple[str, ...]:
 
 
 def _gpus(gpus: str) -> str:
-    """As the command line wants it: a list of devices in double quotes, for commas part fields there."""
+    """Return the GPUs for the command line: a list of devices gets double quotes, for commas separate fields there."""
     return f'"{gpus}"' if gpus.startswith("device=") and "," in gpus else gpus
 
 
 def _mount(volume: str) -> str:
-    """As --mount, for -v would make a folder that the host lacks."""
+    """Return the volume for --mount: -v would create a folder that the host lacks."""
     source, target, *rest = volume.split(":")
     kind = "bind" if source.startswith("/") else "volume"
     return f"type={kind},source={source},target={target}{',readonly' if 'ro' in rest else ''}"

@@ -1,4 +1,4 @@
-"""A node's container: what an engine is asked for, and the container made of it."""
+"""The container of a node: the request to the engine, and the container that it creates."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ _TRIES = 3  # names
 
 
 def container_name(deployment: Deployment, node: Node) -> str:
-    """`hetgpu-RUN-PLACEMENT-NODE`, for whoever looks at `docker ps`; nothing is ever found by it."""
+    """Return `hetgpu-RUN-PLACEMENT-NODE` for readers of `docker ps`. No code finds a container by this name."""
     return clean_name(f"hetgpu-{deployment.labels['hetgpu.run']}-{deployment.name}-{node.name}")
 
 
 def labels_of(deployment: Deployment) -> dict[str, str]:
-    """Return the labels of everything made on an engine.
+    """Return the labels of every object that a run creates on an engine.
 
-    By hetgpu.boot other processes on this machine see whether this one still runs.
+    Other processes on this machine read hetgpu.boot to find out whether this process still runs.
     """
     us = {BOOT_LABEL: boot_label(os.getpid()), LABEL: tracker().label}
     return {**deployment.labels, **{name: value for name, value in us.items() if value}}
 
 
 def boot_label(pid: int) -> str:
-    """`BOOT NAMESPACE PID START`, which no other process has, here or elsewhere; empty where there is none."""
+    """Return `BOOT NAMESPACE PID START`, which is unique to one process on any machine; "" if /proc lacks it."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
@@ -46,14 +46,16 @@ def boot_label(pid: int) -> str:
 
 
 def clean_name(text: str) -> str:
-    """With only what engines take in names."""
+    """Replace all characters that engines reject in names."""
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", text)
 
 
 def host_config(options: ContainerOptions, network: str) -> dict[str, Any]:
-    """Keywords for `APIClient.create_host_config`; `network` is `host` or a network's id.
+    """Return the keywords for `APIClient.create_host_config`; `network` is `host` or the id of a network.
 
-    ValueError for options that no engine takes.
+    Raises:
+        ValueError: No engine accepts the options.
+
     """
     asked: dict[str, Any] = {
         "auto_remove": True,
@@ -73,7 +75,7 @@ def host_config(options: ContainerOptions, network: str) -> dict[str, Any]:
 
 
 def gpu_request(gpus: str) -> dict[str, Any]:
-    """Return the request that `docker run --gpus` makes of `all`, a count, or `device=0,1`; ValueError for others."""
+    """Return the request of `docker run --gpus` for `all`, a count, or `device=0,1`; raise ValueError for others."""
     wanted = gpus.strip().strip("\"'")
     request: dict[str, Any] = {"driver": "", "count": 0, "device_ids": None, "capabilities": [["gpu"]], "options": {}}
     if wanted == "all":
@@ -87,7 +89,10 @@ def gpu_request(gpus: str) -> dict[str, Any]:
 
 
 def mount(volume: str) -> dict[str, Any]:
-    """`HOST:CONTAINER[:ro]` as the engine takes it: a folder of its host's, which must be there, or a named volume."""
+    """Convert `HOST:CONTAINER[:ro]` to a mount of the engine API.
+
+    HOST is an existing folder of the engine's host, or a named volume.
+    """
     source, _, rest = volume.partition(":")
     target, _, mode = rest.partition(":")
     if not source or not target.startswith("/") or mode not in ("", "ro", "rw"):
@@ -97,7 +102,7 @@ def mount(volume: str) -> dict[str, Any]:
 
 
 def _security(option: str) -> str:
-    """Read the file of a seccomp profile, as `docker run` does: the engine takes only its text."""
+    """Return a security option, with a seccomp profile as the text of its file: the engine takes only the text."""
     key, _, value = option.partition("=")
     if key != "seccomp" or value in ("unconfined", "builtin") or value.startswith("{"):
         return option
@@ -112,8 +117,14 @@ def start(  # noqa: PLR0913
 ) -> Attached:
     """Start the node's container with `command`, and attach to its stdin and stdout.
 
-    It ends when its stdin does, whatever became of us, and the engine removes it when it ends. Raises NotHere,
-    ProvisionError, docker.errors.ImageNotFound; then it is gone.
+    The container ends when its stdin does, however this process ends. The engine removes it when it ends. After an
+    error no container is left.
+
+    Raises:
+        NotHere: The site lacks something.
+        ProvisionError: The engine cannot start the container.
+        docker.errors.ImageNotFound: The engine has lost the image.
+
     """
     with engine.speaking(node.name) as api, ExitStack() as unwinding:
         since = engine.watch(api)
@@ -121,7 +132,7 @@ def start(  # noqa: PLR0913
         unwinding.callback(remove, api, ident)
         stream = api.attach_socket(ident, {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1})
         unwinding.callback(let_go, stream)
-        # Asked before it starts, for it may be gone at once.
+        # Request this before it starts: the container may end at once.
         waiting = api.post(
             f"{api.base_url}/v{api.api_version}/containers/{ident}/wait",
             params={"condition": "removed"},
@@ -135,14 +146,14 @@ def start(  # noqa: PLR0913
 
 
 def remove(api: Any, ident: str) -> None:
-    """Kills and removes a container that may be gone already, or about to be."""
+    """Kill and remove a container, which may be missing or about to be removed."""
     import docker
     import requests
 
     try:
         api.remove_container(ident, force=True, v=True)
     except (docker.errors.DockerException, requests.exceptions.RequestException):
-        return  # not there, being removed, or an engine that is gone itself: its stdin's end ends it too
+        return  # not there, being removed, or a failed engine: the end of its stdin ends it too
 
 
 def _asked(api: Any, node: Node, network: str, groups: Sequence[str], command: Sequence[str]) -> dict[str, Any]:
@@ -166,7 +177,7 @@ def _asked(api: Any, node: Node, network: str, groups: Sequence[str], command: S
 
 
 def _create(api: Any, node: Node, deployment: Deployment, asked: Mapping[str, Any]) -> str:
-    """Create a container and return its id; it gets another name if somebody has ours."""
+    """Create a container and return its id; use another name if this one is taken."""
     import docker
 
     labels = {**labels_of(deployment), "hetgpu.node": node.name}

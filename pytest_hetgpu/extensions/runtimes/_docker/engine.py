@@ -1,4 +1,4 @@
-"""Connections to container engines: one for each engine and process, shared by all placements."""
+"""Connections to container engines: one per engine and process, shared by all placements."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from pytest_hetgpu.model.job import ConnectionInfo
 _VERSION = re.compile(r"\d+")
 _NO_DEADLOCK = (1, 42)  # API version of Docker 23.0
 _PATIENCE = 60.0  # seconds; builds and pulls have none
-_PING = 10.0  # seconds in which an engine that is there answers a ping
-_AT_ONCE = 1.0  # seconds in which it does when its events have ended; a daemon that is started anew takes longer
-_JUST = 60.0  # seconds after which an absence explains the end of a container no more
+_PING = 10.0  # seconds in which a reachable engine answers a ping
+_AT_ONCE = 1.0  # the same in seconds after its events have ended; a daemon that restarts takes longer
+_JUST = 60.0  # seconds after which an absence no longer explains the end of a container
 
 
 class EngineGone(ProvisionError):
-    """The engine, or the way to it, broke off while `api` was in use."""
+    """A failed engine, or a failed connection to it, while `api` was in use."""
 
     def __init__(self, node: str, reason: str, api: Any) -> None:
         super().__init__(node, reason)
@@ -37,7 +37,7 @@ class EngineGone(ProvisionError):
 
 
 class Engine:
-    """One engine, by whichever of `reaches` it was asked for. Its connection is made when `api` is first asked for."""
+    """One engine, reachable by any of `reaches`. The first use of `api` connects."""
 
     def __init__(self, at: Address) -> None:
         self.at = at
@@ -51,13 +51,13 @@ class Engine:
         self._broke = 0.0
         self._start = ""
         self.breaks = 0
-        """How often it, or the way to it, went away under us so far."""
+        """The number of failures so far, of the engine or of the connection to it."""
         self.met = False
         """Whether it has ever answered this process."""
 
     @property
     def api(self) -> Any:
-        """A `docker.APIClient` that several threads may use; use it within `speaking`."""
+        """Return a `docker.APIClient` that several threads may use; use it within `speaking`."""
         with self._lock:
             if self._api is None:
                 with ExitStack() as opened:
@@ -69,8 +69,9 @@ class Engine:
     def removal(self) -> AbstractContextManager[object]:
         """Return the lock to hold while a container of a network is removed.
 
-        Docker before 20.10.27, and others of API 1.41, can deadlock for good if two containers of one network are
-        removed at the same time (moby issue 46661, fixed in 23.0 by pull request 42545). Newer ones need no lock.
+        Docker before 20.10.27, and others of API 1.41, can deadlock for good. This happens if two containers of one
+        network are removed at the same time (moby issue 46661). Pull request 42545 fixed it in 23.0; newer engines need
+        no lock.
         """
         with self._lock:
             version = str(self._api.api_version) if self._api is not None else ""
@@ -78,7 +79,7 @@ class Engine:
 
     @contextmanager
     def speaking(self, node: str) -> Iterator[Any]:
-        """Its API. What goes wrong with it in here becomes NotHere or ProvisionError of `node`, in plain words."""
+        """Yield the API. Convert errors of the engine to NotHere or ProvisionError of `node`, with an explanation."""
         docker, foreign = _foreign()
         api = None
         try:
@@ -95,33 +96,33 @@ class Engine:
     def _connected(self, node: str) -> Any:
         try:
             return self.api
-        except ProvisionError as error:  # a tunnel's, which knows only the host, and names it in what it says
+        except ProvisionError as error:  # a tunnel's error, whose message names the host
             why = str(error).removeprefix(f"{error.node}: ")
             raise (EngineGone(node, why, None) if self.met else ProvisionError(node, why)) from error
 
     @property
     def connected(self) -> bool:
-        """Whether there is a connection already."""
+        """Return whether there is a connection."""
         return self._api is not None
 
     def reopen(self, broken: Any) -> bool:
-        """Drop the connection `broken` if it uses ssh, so that the next use makes another; return whether it did."""
+        """Drop the connection `broken` if it uses ssh; return whether it did. The next use then makes another one."""
         if self.at.by_ssh:
             self._drop(broken)
         return self.at.by_ssh
 
     @property
     def address(self) -> str:
-        """Where it is, as its users write it."""
+        """Return the address of the engine in the form that users write."""
         return f"ssh://{self.at.host}" if self.at.by_ssh else self.at.url
 
     @property
     def restart(self) -> str:
-        """How it is started again."""
+        """Return how a user starts the engine again."""
         return "start its daemon (`sudo systemctl start docker`)"
 
     def watch(self, api: Any) -> int:
-        """Watch from now on whether it goes away; return how often it has so far."""
+        """Watch from now on whether the engine fails; return the number of its failures so far."""
         with self._lock:
             if self._vigil is None or self._vigil.over:
                 self._start = _start(api)
@@ -129,10 +130,10 @@ class Engine:
             return self.breaks
 
     def away(self, since: int) -> str:
-        """Return the evidence that it is away, or was since `watch` returned `since`; "" where there is none.
+        """Return the evidence that the engine is away, or was since `watch` returned `since`; "" without evidence.
 
-        A container that ended may have been killed by anybody: the engine is asked anew, and its daemon must not have
-        been started anew, nor have been silent when its stream of events ended just now.
+        Any process may have killed a container that ended, so this asks the engine anew. Its daemon must not have
+        restarted. It must not have been silent if its event stream has just ended.
         """
         if not self._pings(_PING):
             return f"{self.at.where}{', or the way to it,' if self.at.by_ssh else ''} does not answer"
@@ -142,7 +143,7 @@ class Engine:
         return ""
 
     def answers(self, patience: float = _PING) -> bool:
-        """Return whether it answers a new connection; over ssh by a new tunnel where the one it had broke."""
+        """Return whether the engine answers a new connection; over ssh, open a new tunnel if the old one broke."""
         if self._pings(patience):
             return True
         if not self.at.by_ssh:
@@ -154,7 +155,7 @@ class Engine:
         return False
 
     def _pings(self, patience: float) -> bool:
-        """Whether a connection of its own is answered: an engine that stops still answers those it has."""
+        """Return whether a new connection gets an answer: an engine that stops still answers its open connections."""
         docker, foreign = _foreign()
         with self._lock:
             api, known = self._api, self._known
@@ -167,14 +168,14 @@ class Engine:
             return False
 
     def _ended(self) -> None:
-        """Its stream of events has ended: counts that it went away, unless it answers as before (a proxy's doing)."""
+        """Count a failure at the end of the event stream, unless the engine answers as before (a proxy ended it)."""
         if self.connected and self._pings(_AT_ONCE):
             self._anew()
         elif self.connected:
             self._went()
 
     def _anew(self) -> bool:
-        """Return whether its daemon was started anew since the last look; count that once."""
+        """Return whether the daemon has restarted since the last check; count that once."""
         now = _start(self._api)
         if not (self._start and now and now != self._start):
             return False
@@ -183,7 +184,7 @@ class Engine:
         return True
 
     def _went(self) -> None:
-        """Count one absence."""
+        """Count one failure."""
         self._broke = time.monotonic()
         self.breaks += 1
 
@@ -193,7 +194,7 @@ class Engine:
 
     def _drop(self, api: Any) -> None:
         with self._lock:
-            if api is None or self._api is not api:  # another thread did
+            if api is None or self._api is not api:  # another thread closed it
                 return
             self._api = None
             vigil, self._vigil = self._vigil, None
@@ -222,13 +223,13 @@ def engine_of(node: str, reach: ConnectionInfo) -> Engine:
 
 
 def engines() -> tuple[Engine, ...]:
-    """All that were asked for and not closed."""
+    """Return all engines that were requested and not closed."""
     with _lock:
         return tuple(_engines.values())
 
 
 def close_engines() -> None:
-    """Close every connection; engines that are asked for later are connected anew."""
+    """Close every connection; later requests connect anew."""
     with _lock:
         engines = tuple(_engines.values())
         _engines.clear()
@@ -238,17 +239,17 @@ def close_engines() -> None:
 
 
 def _start(api: Any) -> str:
-    """Return the start of an engine's daemon, by the network that it makes then; "" without one or an answer."""
-    with suppress(Exception):  # whatever the SDK raises, nothing can be learnt here
+    """Return the start time of the daemon, by the network that it creates then; "" without one or without an answer."""
+    with suppress(Exception):  # any error of the SDK means that the time is unknown
         return str(api.inspect_network("bridge").get("Created", ""))
     return ""
 
 
 def _client(at: Address, opened: ExitStack) -> tuple[Any, Mapping[str, Any]]:
-    """Return a client, and the keywords that make another one of the same engine."""
+    """Return a client, and the keywords that make another client of the same engine."""
     docker, _ = _foreign()
     if at.local:
-        with socket.socket(socket.AF_UNIX) as trial:  # says more plainly than the SDK what is the matter
+        with socket.socket(socket.AF_UNIX) as trial:  # its error is plainer than that of the SDK
             trial.settimeout(_PATIENCE)
             trial.connect(at.url.removeprefix("unix://"))
     url = f"unix://{opened.enter_context(tunnel(at.host, at.reach, at.socket))}" if at.reach else at.url
@@ -261,7 +262,7 @@ def _client(at: Address, opened: ExitStack) -> tuple[Any, Mapping[str, Any]]:
 
 
 def _foreign() -> tuple[ModuleType, tuple[type[Exception], ...]]:
-    """Return the docker SDK, and the exceptions that it lets through from below; NotHere if it is not installed."""
+    """Return the docker SDK and the exceptions of the libraries below it; raise NotHere if the SDK is not installed."""
     try:
         docker = importlib.import_module("docker")
         requests = importlib.import_module("requests")
@@ -275,7 +276,7 @@ def _foreign() -> tuple[ModuleType, tuple[type[Exception], ...]]:
 
 
 def _timed_out(error: Exception) -> bool:
-    """Whether an engine is only slow: its other answers may still come on the same way."""
+    """Return whether the engine is only slow, so that its other answers may still come over the same connection."""
     return isinstance(error, importlib.import_module("requests").exceptions.Timeout)
 
 

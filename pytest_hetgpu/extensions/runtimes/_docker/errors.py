@@ -1,4 +1,4 @@
-"""What container engines say when something is wrong, and what that means to whom it happens. Pure."""
+"""Error messages of container engines, and their explanations for users. Pure."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 @dataclass(frozen=True, slots=True)
 class EngineError:
-    """`absent`: the site lacks something (its cells are skipped), rather than that something does not work.
+    """An explained error. `absent`: the site lacks something (its cells are skipped); else something is broken.
 
-    `known` is False for words that were never met before, which `text` then just passes on.
+    `known` is False for a message that no row matches; `text` then repeats it.
     """
 
     text: str
@@ -21,14 +21,14 @@ class EngineError:
 
 
 class _Row(NamedTuple):
-    """What is said, whether that is a thing the site lacks, what it means: {where} is the engine."""
+    """One known message, whether it means that the site lacks something, and its explanation: {where} is the engine."""
 
     pattern: str
     absent: bool
     meaning: str
 
 
-# An engine's words: its daemon's, or the kernel's and runc's through it. The first row that fits counts.
+# Messages of the engine: of its daemon, or of the kernel and runc through it. The first row that matches counts.
 _TABLE = (
     _Row(
         r"no space left on device|disk quota exceeded",
@@ -140,7 +140,7 @@ _TABLE = (
     ),
 )
 
-# Where the engine itself cannot be reached.
+# Messages for an engine that cannot be reached.
 _NO_ENGINE = (
     _Row(
         r"Permission denied|PermissionError",
@@ -159,7 +159,7 @@ _NO_ENGINE = (
     _Row(r"", False, "{where} stopped answering"),
 )
 
-_INIT = "[FATAL tini"  # the engine's init, where it cannot run what it is there for
+_INIT = "[FATAL tini"  # the engine's init, if it cannot run its command
 
 _EXITS = {
     0: "its agent ended by itself",
@@ -178,7 +178,7 @@ _LAYERS = r"^.*?(?:Client|Server) Error for \S+: |^Error while fetching server A
 
 
 def refused(said: str, where: str) -> EngineError:
-    """Explain the answer `said` of an engine (`where`, as in "this machine's Docker engine")."""
+    """Explain the answer `said` of an engine; `where` names the engine, as in "this machine's Docker engine"."""
     found = _look(_TABLE, said, where)
     return found or EngineError(f"{where} refused: {_short(said)}", known=False)
 
@@ -191,7 +191,7 @@ def unreachable(said: str, where: str) -> EngineError:
 
 
 def ended(code: int | None, said: str, where: str) -> str:
-    """Why a node's container ended: its exit code (None: not known) and the end of what it wrote to stderr."""
+    """Explain the end of a node's container by its exit code (None: not known) and the end of its stderr."""
     not_run = _look(_TABLE, said, where) if said.startswith(_INIT) else None
     if not_run:
         return not_run.text
@@ -212,6 +212,6 @@ def _look(table: Sequence[_Row], said: str, where: str) -> EngineError | None:
 
 
 def _short(said: str) -> str:
-    """One line of at most 300 characters, without the layers of HTTP that it came through."""
+    """Return one line of at most 300 characters, without the layers of HTTP around the message."""
     text = re.sub(_LAYERS, "", " ".join(said.split()))
     return text if len(text) <= 300 else f"{text[:297]}..."

@@ -1,4 +1,4 @@
-"""A watch over a container engine: its stream of events ends when the engine does, or a proxy before it has enough."""
+"""A watch over a container engine. Its event stream ends when the engine ends, or when a proxy cuts the stream."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 
 
 class Vigil:
-    """A stream of events of one engine, read for its end alone, in a thread. `ended` is called once, at that end.
+    """The event stream of one engine, which a thread reads only to notice its end.
 
-    `ended` has to find out whether the engine is away.
+    The thread calls `ended` once, at that end. `ended` has to find out whether the engine is away.
 
-    A stream that an engine (or a proxy before it) does not grant tells nothing, and is not its end.
+    A stream that an engine or its proxy refuses is no evidence, and does not count as an end.
     """
 
     def __init__(self, api: Any, ended: Callable[[], None]) -> None:
@@ -23,31 +23,31 @@ class Vigil:
         self._stream: Any = None
         self._stopped = False
         self.over = False
-        """Whether nothing is watched any more."""
+        """Whether the watch has ended."""
         threading.Thread(target=self._listen, name="hetgpu engine", daemon=True).start()
 
     def stop(self) -> None:
-        """End it without a report."""
+        """End the watch without a report."""
         with self._lock:
             self._stopped = True
             if self._stream is not None:
                 _close(self._stream)
 
     def _listen(self) -> None:
-        with suppress(Exception):  # whatever it is, nothing more can be learnt here
-            # Events of the daemon itself are rare; the stream is there for its end.
+        with suppress(Exception):  # after any error the watch has nothing more to report
+            # Daemon events are rare; the stream exists only for its end.
             stream = self._api.events(filters={"type": ["daemon"]})
             with self._lock:
                 self._stream = stream
                 if self._stopped:
                     _close(stream)
-            with suppress(Exception):  # a stream that breaks off has ended, too
+            with suppress(Exception):  # a broken stream has ended, too
                 for _ in stream:
                     pass
             with self._lock:
                 stopped = self._stopped
             if not stopped:
-                self._ended()  # without the lock: it asks the engine, whose lock whoever stops us may have
+                self._ended()  # without the lock: it locks the engine, and the caller of `stop` may hold that lock
         self.over = True
 
 

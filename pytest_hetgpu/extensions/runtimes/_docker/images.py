@@ -1,4 +1,4 @@
-"""Images made ready on an engine: used as they are, pulled, or built; each once for an engine and process."""
+"""Images made ready on an engine: used as they are, pulled, or built; each once per engine and process."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from pytest_hetgpu.extensions.runtimes.containers.build_context import base_of, 
 from pytest_hetgpu.model.job import Image
 
 BASE_LABEL = "hetgpu.base-id"
-_STEP = 0.25  # seconds between two tries for a build that another process has
+_STEP = 0.25  # seconds between two tries for the lock of another process that builds
 
 
 class _Readiness:
-    """What became of one image on one engine; whoever asks next gets the same answer."""
+    """The state of one image on one engine. Later requests get the same answer."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -42,10 +42,10 @@ _lock = threading.Lock()
 
 
 def ensure(engine: Engine, image: Image, node: str, deployment: Deployment | None = None) -> None:
-    """Has the image on the engine, or raises NotHere or ProvisionError; the same to all who ask later.
+    """Make the image available on the engine; raise NotHere or ProvisionError. Later callers get the same result.
 
-    The `log` of a build that failed is all that it printed. `deployment` is told what takes its time. Errors of a
-    deployment that was abandoned, or of an engine that went away, say nothing of the image: the next who asks tries it.
+    The `log` of a failed build is its whole output. `deployment` reports each long wait. An abandoned deployment or a
+    failed engine proves nothing about the image: the next caller tries again.
     """
     with _lock:
         readiness = _known.setdefault(engine, {}).setdefault(image.reference, _Readiness())
@@ -66,13 +66,13 @@ def ensure(engine: Engine, image: Image, node: str, deployment: Deployment | Non
 
 
 def forget(engine: Engine, image: Image) -> None:
-    """Forget that an image is there, which somebody removed: the next request looks again."""
+    """Forget an image that another process removed: the next request looks again."""
     with _lock:
         _known.get(engine, {}).pop(image.reference, None)
 
 
 def _make_plainly(engine: Engine, image: Image, node: str, deployment: Deployment | None) -> None:
-    """Make an image; trouble on this machine (a full disk, a folder that changed) becomes a ProvisionError."""
+    """Make an image; convert errors of this machine (a full disk, a changed folder) to ProvisionError."""
     try:
         _make(engine, image, node, deployment)
     except UsageError as error:
@@ -98,9 +98,9 @@ def _make(engine: Engine, image: Image, node: str, deployment: Deployment | None
 
 
 def _own_base(engine: Engine, image: Image, node: str, deployment: Deployment | None) -> str:
-    """Return the id of our own base that the image is built from, made if the engine lacks it; else ""."""
+    """Return the id of the project's base that the image is built from, after building a missing one; else ""."""
     name = ""
-    with contextlib.suppress(OSError):  # a folder that changed meanwhile, of which packing it says more
+    with contextlib.suppress(OSError):  # the folder changed meanwhile: packing it reports more
         name = base_of(image.folder, image.args)
     if not base_images.is_ours(name):
         return ""
@@ -113,7 +113,7 @@ def _own_base(engine: Engine, image: Image, node: str, deployment: Deployment | 
 
 @contextlib.contextmanager
 def _telling(deployment: Deployment | None, what: str) -> Iterator[None]:
-    """Who waits for a deployment's nodes is told what takes its time, and when that is over."""
+    """Report `what` to the deployment during a long wait, and report its end."""
     if deployment:
         deployment.tell(what)
     try:
@@ -124,7 +124,7 @@ def _telling(deployment: Deployment | None, what: str) -> Iterator[None]:
 
 
 def _inspect(engine: Engine, reference: str, node: str) -> dict[str, Any] | None:
-    """Return what the engine knows of an image; None if it has none of that name."""
+    """Return the engine's record of an image; None if it has no image of that name."""
     from docker.errors import ImageNotFound, NotFound
 
     with engine.speaking(node) as api:
@@ -136,14 +136,14 @@ def _inspect(engine: Engine, reference: str, node: str) -> dict[str, Any] | None
 
 
 def _base(engine: Engine, image: Image, node: str) -> str:
-    """Return the id of the image that it would be built from, if the engine has that already; else ""."""
+    """Return the id of the base of a build if the engine has it; else ""."""
     name = base_of(image.folder, image.args)
     found = _inspect(engine, name, node) if name else None
     return str(found["Id"]) if found else ""
 
 
 def _current(engine: Engine, image: Image, base: str, node: str) -> bool:
-    """Whether the engine has the image, and has it from the base of today where both are known."""
+    """Return whether the engine has the image, built from the current base if both are known."""
     found = _inspect(engine, image.reference, node)
     if found is None:
         return False
@@ -201,7 +201,7 @@ def _failed(engine: Engine, image: Image, node: str, log: str) -> ProvisionError
     lines = [line.rstrip() for line in _plain(log).splitlines() if line.strip()]
     step = next((line for line in reversed(lines) if line.startswith("Step ")), "its beginning")
     code = re.search(r"returned a non-zero code: (\d+)$", lines[-1])
-    # The command's own last word says more than that it failed.
+    # The last line of the command explains more than the fact that it failed.
     last = next((line for line in reversed(lines[:-1]) if not line.startswith(("Step ", " ---> ", "Removing "))), "")
     why = refused(lines[-1], engine.at.where)
     text = f"{last} (exit code {code[1]})" if code else why.text if why.known else lines[-1]
@@ -211,7 +211,7 @@ def _failed(engine: Engine, image: Image, node: str, log: str) -> ProvisionError
 
 
 def _plain(log: str) -> str:
-    """Without colours, and of a line that was written over only its last state."""
+    """Remove colours, and keep only the last state of a line that was overwritten."""
     return re.sub(r"[^\n]*\r(?!\n)", "", re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", log))
 
 
@@ -231,9 +231,9 @@ def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
 
 @contextlib.contextmanager
 def _alone(engine: Engine, reference: str, node: str, deployment: Deployment | None) -> Iterator[None]:
-    """One build of an image at a time, whatever process of this user's on this machine asks for it.
+    """Allow one build of an image at a time among the processes of this user on this machine.
 
-    Who has to wait tells `deployment`, and raises ProvisionError once that is abandoned.
+    A process that has to wait reports that to `deployment`. It raises ProvisionError once the deployment is abandoned.
     """
     folder = Path(tempfile.gettempdir(), f"hetgpu-{os.geteuid()}")
     _private(folder)
@@ -252,7 +252,7 @@ def _alone(engine: Engine, reference: str, node: str, deployment: Deployment | N
 
 
 def _taken(lock: int) -> bool:
-    """Whether the lock is ours now."""
+    """Return whether this process now has the lock."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -261,7 +261,7 @@ def _taken(lock: int) -> bool:
 
 
 def _private(folder: Path) -> None:
-    """Make the folder with mode 0700 if need be; OSError unless it is ours, and only ours to write to."""
+    """Create the folder with mode 0700 if necessary; raise OSError unless this user is its owner and only writer."""
     with contextlib.suppress(FileExistsError):
         folder.mkdir(mode=0o700)
     found = folder.lstat()

@@ -1,4 +1,4 @@
-"""What carries our labels on an engine, seen by anybody and taken away by whoever may."""
+"""Objects with labels of this project on an engine. Every user sees them; users with the rights remove them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _GONE = (404, 409)  # not there, or being removed
 
 
 class OnEngine(LeftoverStore):
-    """The containers and networks of an engine; `environ` of its spot has what it takes to reach one over TLS."""
+    """The containers and networks of an engine; `environ` of its location has the variables for TLS."""
 
     def __init__(self, spot: Location) -> None:
         self._environ = dict(spot.environ)
@@ -27,12 +27,12 @@ class OnEngine(LeftoverStore):
         self.words = self._engine.at.where
 
     def list(self) -> list[Leftover]:
-        """As `LeftoverStore.list`."""
+        """Implement `LeftoverStore.list`."""
         with _environment(self._environ):
             return labelled(self._engine, self.words)
 
     def remove(self, found: Sequence[Leftover]) -> None:
-        """As `LeftoverStore.remove`."""
+        """Implement `LeftoverStore.remove`."""
         for one in found:
             take(self._engine, one, self.words)
 
@@ -60,9 +60,12 @@ def _environment(environ: Mapping[str, str]) -> Iterator[None]:
 
 
 def labelled(engine: Engine, node: str, label: str = "") -> list[Leftover]:
-    """All that any run has there, containers first; with `label` only what carries just that.
+    """Return all objects of any run on the engine, containers first; with `label`, only those with exactly that label.
 
-    Raises NotHere and ProvisionError of `node` where the engine cannot be asked.
+    Raises:
+        NotHere: The site lacks something; the error names `node`.
+        ProvisionError: The engine does not answer; the error names `node`.
+
     """
     wanted = {"label": [f"{LABEL}={label}" if label else LABEL]}
     with engine.speaking(node) as api:
@@ -78,7 +81,7 @@ def labelled(engine: Engine, node: str, label: str = "") -> list[Leftover]:
 
 
 def take(engine: Engine, left: Leftover, node: str) -> None:
-    """Kills and removes it; one that is gone already is fine. Raises as `labelled`."""
+    """Kill and remove an object; ignore a missing one. Raise as `labelled`."""
     import docker
 
     with engine.speaking(node) as api:
@@ -93,7 +96,7 @@ def take(engine: Engine, left: Leftover, node: str) -> None:
 
 
 def _take_network(api: Any, ident: str) -> None:
-    """Whoever is still in it is let go first: an engine that ends a container takes its time to take it out."""
+    """Remove a network after disconnecting its containers: an engine disconnects an ended container late."""
     for container in api.inspect_network(ident)["Containers"]:
         api.disconnect_container_from_network(container, ident, force=True)
     api.remove_network(ident)
@@ -107,7 +110,7 @@ def _since(text: str) -> float | None:
 
 
 def _offset(text: str) -> float:
-    """Seconds that the end of an RFC 3339 time is ahead of UTC."""
+    """Return the offset from UTC, in seconds, at the end of an RFC 3339 time."""
     if text.endswith("Z") or text[-6:-5] not in ("+", "-"):
         return 0.0
     hours, minutes = text[-5:].split(":")

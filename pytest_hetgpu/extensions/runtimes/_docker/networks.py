@@ -1,4 +1,4 @@
-"""Networks of placements on an engine, and what runs that died have left there."""
+"""Networks of placements on an engine, and the leftovers of dead runs there."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from pytest_hetgpu.model.job import Node
 
 
 def network_of(engine: Engine, node: Node, deployment: Deployment) -> str:
-    """`host`, or the id of the network that the deployment's nodes on this engine share, and which goes with it."""
+    """Return `host`, or the id of the network of the deployment's nodes on this engine; it ends with the deployment."""
     assert node.container is not None
     if node.container.network == "host":
         return "host"
 
     def make(closing: ExitStack) -> str:
-        # The engine takes a name twice, and then finds neither: two workers may make the same placement.
+        # An engine takes a name twice, and then finds neither: two workers may make the same placement.
         name = clean_name(f"hetgpu-{deployment.labels['hetgpu.run']}-{deployment.name}-{deployment.token}")
         with engine.speaking(node.name) as api:
             ident = str(api.create_network(name, driver="bridge", labels=labels_of(deployment))["Id"])
@@ -35,7 +35,7 @@ def network_of(engine: Engine, node: Node, deployment: Deployment) -> str:
 
 
 def _remove_network(engine: Engine, ident: str) -> None:
-    """By another tunnel where one broke; what cannot be removed is left to who finds its label."""
+    """Remove a network; use another tunnel if one broke. A network that stays keeps its label, for a later cleanup."""
     with suppress(HetgpuError):
         try:
             _take_network(engine, ident)
@@ -49,7 +49,7 @@ def _take_network(engine: Engine, ident: str) -> None:
     with engine.speaking("network") as api:
         try:
             api.remove_network(ident)
-        except Exception:  # noqa: BLE001 - whatever it was, the second try tells
+        except Exception:  # noqa: BLE001 - any error: the second try reports it
             for container in api.inspect_network(ident)["Containers"]:
                 remove(api, container)
                 with suppress(Exception):
@@ -60,7 +60,10 @@ def _take_network(engine: Engine, ident: str) -> None:
 def remove_left_behind(engine: Engine, node: str) -> tuple[str, ...]:
     """Remove containers and networks of dead processes of this machine; return their names.
 
-    Raises NotHere and ProvisionError of `node` if the engine cannot be asked.
+    Raises:
+        NotHere: The site lacks something; the error names `node`.
+        ProvisionError: The engine does not answer; the error names `node`.
+
     """
     removed = []
     ours = {"label": ["hetgpu.run", BOOT_LABEL]}
@@ -77,9 +80,9 @@ def remove_left_behind(engine: Engine, node: str) -> tuple[str, ...]:
 
 
 def orphaned(labels: Mapping[str, str]) -> bool:
-    """Whether the label hetgpu.boot names a process that has ended, and would be seen here if it had not.
+    """Return whether the label hetgpu.boot names a process that has ended, and that would be visible here otherwise.
 
-    That is one of this boot of this machine (a host's name may be another's too) and of this namespace of processes.
+    Such a process belongs to this boot of this machine and to this PID namespace. A host name may be another machine's.
     """
     owner, ours = labels.get(BOOT_LABEL, "").split(), boot_label(os.getpid()).split()
     if len(owner) != 4 or owner[:2] != ours[:2] or not owner[2].isdecimal():
@@ -93,13 +96,13 @@ def orphaned(labels: Mapping[str, str]) -> bool:
     except (OSError, OverflowError):
         return False
     now = boot_label(int(owner[2])).split()
-    return bool(now) and now != owner  # its number is another's now
+    return bool(now) and now != owner  # its pid belongs to another process now
 
 
 def group_numbers(engine: Engine, node: Node, deployment: Deployment) -> tuple[str, ...]:
     """Return the node's groups as numbers of the engine's host, to which the devices belong.
 
-    A name that the host lacks stays, for the image may know it.
+    A name that the host lacks stays, because the image may have it.
     """
     assert node.container is not None
     groups = node.container.groups
@@ -114,7 +117,7 @@ _hosts: WeakKeyDictionary[Engine, Mapping[str, str]] = WeakKeyDictionary()
 
 
 def _groups_of_host(engine: Engine, node: Node, deployment: Deployment) -> Mapping[str, str]:
-    """Its /etc/group, read through a container that shows it and is never started."""
+    """Return the host's /etc/group, read through a container that mounts it and never starts."""
     if engine not in _hosts:
         assert node.image is not None
         with engine.speaking(node.name) as api:
@@ -134,7 +137,7 @@ def _groups_of_host(engine: Engine, node: Node, deployment: Deployment) -> Mappi
 
 
 def _first(chunks: Iterable[bytes], most: int) -> bytes:
-    """Bytes of a stream, at most so many."""
+    """Return at most `most` bytes of a stream."""
     found = bytearray()
     for chunk in chunks:
         found += chunk[: most - len(found)]
@@ -144,7 +147,7 @@ def _first(chunks: Iterable[bytes], most: int) -> bytes:
 
 
 def _only_file(tar: bytes) -> str:
-    """Return the content of the first file of an archive, as far as it is there; "" for what is no archive."""
+    """Return the content of an archive's first file, as far as it is there; "" for data that is no archive."""
     try:
         with tarfile.open(fileobj=io.BytesIO(tar)) as archive:
             found: Any = next((archive.extractfile(member) for member in archive if member.isfile()), None)
@@ -154,6 +157,6 @@ def _only_file(tar: bytes) -> str:
 
 
 def groups_in(text: str) -> dict[str, str]:
-    """Numbers by name, of an /etc/group."""
+    """Return the group numbers of an /etc/group by name."""
     rows = (line.split(":") for line in text.splitlines())
     return {row[0]: row[2] for row in rows if len(row) >= 3 and row[2].isdecimal()}

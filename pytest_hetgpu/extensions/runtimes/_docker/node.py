@@ -1,4 +1,4 @@
-"""A node that is a container: made, started, and served."""
+"""A node that is a container: creation, start, and connection."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from pytest_hetgpu.model.job import Node
 
 
 def opened(node: Node, deployment: Deployment) -> RemoteNode:
-    """Return the node; its image is pulled or built first where the engine lacks it.
+    """Return the node, after pulling or building its image if the engine lacks it.
 
-    Where a tunnel to the engine broke, another one is tried.
+    Open another tunnel if the tunnel to the engine breaks.
     """
     if node.image is None or node.container is None:
         raise ProvisionError(node.name, "has no image: give `image` with its hardware")
@@ -36,7 +36,7 @@ def opened(node: Node, deployment: Deployment) -> RemoteNode:
 
 
 def services(nodes: Sequence[Node]) -> tuple[Service, ...]:
-    """Return the engines of nodes; an address that cannot be used is told when a node is opened."""
+    """Return the engines of nodes. An address that cannot be used raises only when its node is opened."""
     found: dict[Service, None] = {}
     for node in nodes:
         with suppress(ProvisionError):
@@ -45,7 +45,7 @@ def services(nodes: Sequence[Node]) -> tuple[Service, ...]:
 
 
 def shut() -> None:
-    """End the connections to engines, and their tunnels; first look whether anything of ours is left there."""
+    """Close the connections to engines and their tunnels; clear the record of engines without leftovers of this run."""
     label = tracker().label
     for engine in engines() if label else ():
         with suppress(HetgpuError):
@@ -56,7 +56,7 @@ def shut() -> None:
 
 
 def _open(engine: Engine, node: Node, deployment: Deployment) -> RemoteNode:
-    # One that was never reached has nothing of ours, and would be looked for ever after.
+    # An engine that was never reached has no leftovers; every later cleanup would look for it.
     with engine.speaking(node.name):
         tracker().place(engine_spot(node.reach, os.environ), once=True)
     deployment.once(("docker leavings", engine), lambda _: networks.remove_left_behind(engine, node.name))
@@ -72,13 +72,13 @@ class ContainerNode(AgentNode):
         self._engine = engine
 
     def close(self) -> None:
-        """As `RemoteNode.close`; the engine removes the container when its agent ends."""
+        """Implement `RemoteNode.close`; the engine removes the container when its agent ends."""
         with self._engine.removal():
             super().close()
 
 
 def _container(engine: Engine, node: Node, deployment: Deployment) -> Attached:
-    """Its container, started; an image that somebody removed since it was seen is made ready again."""
+    """Return the node's started container; make an image ready again if another process removed it meanwhile."""
     assert node.image is not None
     images.ensure(engine, node.image, node.name, deployment)
     for again in (True, False):

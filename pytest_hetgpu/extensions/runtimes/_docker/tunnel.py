@@ -1,7 +1,8 @@
 """One ssh tunnel to a socket on another host, as a socket of this machine, shared by the processes of a run.
 
-They meet in a private folder, which nobody can guess who does not have the run's label. Whoever needs the tunnel holds
-the writing end of a fifo that is ssh's stdin: when the last of them lets go, or is killed, ssh hears that and ends too.
+The processes meet in a private folder, whose name only holders of the run's label can compute. Each user of the tunnel
+holds the writing end of a fifo, which is the stdin of ssh. When the last user closes it or is killed, ssh reads the end
+of file and ends too.
 """
 
 from __future__ import annotations
@@ -28,35 +29,39 @@ from pytest_hetgpu.extensions.runtimes.process.pipe import ProcessPipe
 from pytest_hetgpu.extensions.runtimes.process.ssh import explained, ssh_command
 from pytest_hetgpu.model.job import ConnectionInfo
 
-# Runs over there: says whether the socket can be used, then stays until our end of the connection closes.
+# Runs on the other host: reports whether the socket can be used, then waits until this end closes the connection.
 _WATCH = """\
 if [ ! -e {socket} ]; then echo hetgpu:absent; elif [ ! -S {socket} ]; then echo hetgpu:other;
 elif [ ! -r {socket} ] || [ ! -w {socket} ]; then echo hetgpu:denied $(id -un); else echo hetgpu:ready; fi; exec cat"""
 _MARK = b"hetgpu:"
-_PATIENCE = 30.0  # seconds for the word from over there
+_PATIENCE = 30.0  # seconds for the report of the other host
 _NOISE = 64 << 10  # bytes that a login shell may print first
 _FOREIGN = "{} is not ours alone: remove it, or set TMPDIR to a folder of your own"
 
 
 _LIFE, _NEAR, _WHY = "life", "engine.sock", ".why"
-# Its words: the folder of this tunnel, the one that all of its kind were in, and ssh with its arguments. Who has that
-# one's lock takes it away; where nobody has, all who used the tunnel may have been killed.
+# Its arguments: the folder of this tunnel, the parent folder of its kind, and the ssh command. The holder of the
+# parent's lock removes the parent. Without a holder all users may have been killed, and this script removes it.
 _KEPT = """\
 one=$0 all=$1; shift; "$@" <"$one/life"; code=$?; rm -rf "$one"
 ( if flock -n 9 && [ "$all" -ef /dev/fd/9 ]; then
     set -- "$all"/*/; [ -d "$1" ] || { rm -f "$all/.owner" "$all/.why"; rmdir "$all"; }
 fi ) 2>/dev/null 9<"$all"
 exit $code"""
-_ALONE = secrets.token_hex(16)  # what processes share that are of no run
+_ALONE = secrets.token_hex(16)  # the label that processes outside any run share
 
 
 @contextmanager
 def tunnel(host: str, reach: ConnectionInfo, socket: str = "/var/run/docker.sock") -> Iterator[str]:
-    """Open a tunnel to `socket` on `host`; yield the path of a socket here, which only we can reach.
+    """Open a tunnel to `socket` on `host`; yield the path of a local socket that only this user can reach.
 
-    Processes of one run share one ssh. A process that finds it broken opens another; it ends with the last user,
-    however that ends. NotHere without an ssh client; a ProvisionError (of `host`) names what is wrong with the way
-    there or with the socket.
+    Processes of one run share one ssh. A process that finds it broken opens another. The tunnel ends with its last
+    user, however that one ends.
+
+    Raises:
+        NotHere: There is no ssh client.
+        ProvisionError: The connection or the socket does not work; the error names `host` and the reason.
+
     """
     trouble = key_trouble(reach.key)
     if trouble:
@@ -74,9 +79,11 @@ def tunnel(host: str, reach: ConnectionInfo, socket: str = "/var/run/docker.sock
 
 @contextmanager
 def _alone(folder: Path, host: str, *, hearing: bool = False) -> Iterator[None]:
-    """No other process opens, joins or leaves a tunnel of that folder meanwhile. It is there, and gone once empty.
+    """Keep other processes from opening, joining or leaving a tunnel of that folder.
 
-    ProvisionError if `hearing` and whoever had the lock before could open none: what they found is true for us, too.
+    Create the folder, and remove it once it is empty.
+
+    With `hearing`, raise ProvisionError if the last holder of the lock could open no tunnel: its reason holds here too.
     """
     while True:
         with suppress(FileExistsError):
@@ -89,7 +96,7 @@ def _alone(folder: Path, host: str, *, hearing: bool = False) -> Iterator[None]:
             raise ProvisionError(host, _FOREIGN.format(folder)) from None
         try:
             found = os.fstat(number)
-            if found.st_uid != os.geteuid() or found.st_mode & 0o077:  # a lock of theirs would hold us for ever
+            if found.st_uid != os.geteuid() or found.st_mode & 0o077:  # a foreign lock could block us for ever
                 raise ProvisionError(host, _FOREIGN.format(folder))
             try:
                 why = os.open(_WHY, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=number)
@@ -97,7 +104,7 @@ def _alone(folder: Path, host: str, *, hearing: bool = False) -> Iterator[None]:
                 continue
             with open(why, "r+b", buffering=0) as told:  # noqa: PTH123 - it is a descriptor
                 fcntl.flock(number, fcntl.LOCK_EX)
-                if os.fstat(number).st_nlink:  # else whoever had the lock has removed it
+                if os.fstat(number).st_nlink:  # else the previous holder of the lock has removed it
                     with _noting(told, host):
                         try:
                             yield
@@ -113,7 +120,7 @@ def _alone(folder: Path, host: str, *, hearing: bool = False) -> Iterator[None]:
 
 @contextmanager
 def _noting(told: RawIOBase, host: str) -> Iterator[None]:
-    """Record why no tunnel could be opened, for those who wait for the lock; nothing if one could."""
+    """Record for the processes that wait for the lock why no tunnel could be opened; record nothing after a success."""
     told.truncate(0)
     try:
         yield
@@ -130,17 +137,17 @@ def _clear(folder: Path, number: int) -> None:
 
 
 class _Use:
-    """One process's part in a tunnel whose files lie in `place`; `pipe` is that of whoever opened it."""
+    """The part of one process in a tunnel. `place` has the tunnel's files; `pipe` is set if this process opened it."""
 
     def __init__(self, place: Path, pipe: _TunnelPipe | None = None) -> None:
         self.near = place / _NEAR
         self._pipe = pipe
-        # To read as well, so that opening waits for nobody; what ssh hears is the end of all who can write.
+        # Open for reading too, so that opening never blocks. ssh reads the end once all writers have closed.
         self._life = os.open(place / _LIFE, os.O_RDWR | os.O_CLOEXEC)
         fcntl.flock(self._life, fcntl.LOCK_SH)
 
     def leave(self) -> None:
-        """Lets go: the last one takes the tunnel along."""
+        """Release the tunnel; the last user removes it."""
         last = True
         try:
             fcntl.flock(self._life, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -154,7 +161,7 @@ class _Use:
 
 
 def _joined(folder: Path) -> _Use | None:
-    """Our part in the tunnel that is there; None where there is none, or none that leads anywhere."""
+    """Return this process's part in an existing tunnel; None if there is none or it is broken."""
     for place in filter(Path.is_dir, folder.iterdir()):
         with suppress(OSError), socket.socket(socket.AF_UNIX) as trial:
             trial.connect(str(place / _NEAR))
@@ -163,10 +170,10 @@ def _joined(folder: Path) -> _Use | None:
 
 
 def _opened(folder: Path, host: str, reach: ConnectionInfo, socket: str) -> _Use:
-    """Our part in a tunnel that we open."""
+    """Return this process's part in a tunnel that it opens."""
     place = folder / secrets.token_hex(4)
     watch = ("exec", "/bin/sh", "-c", _WATCH.format(socket=shlex.quote(socket)))
-    # A master connection would keep the tunnel after us: this one stands alone.
+    # A master connection would keep the tunnel alive after the last user, so this ssh uses none.
     options = ("-o", "ExitOnForwardFailure=yes", "-o", "ControlPath=none", "-L", f"{place / _NEAR}:{socket}")
     ssh = ssh_command(host, reach, watch, *options)
     with ExitStack() as undoing:
@@ -177,7 +184,7 @@ def _opened(folder: Path, host: str, reach: ConnectionInfo, socket: str) -> _Use
         os.mkfifo(place / _LIFE, 0o600)
         pipe = _TunnelPipe(("/bin/sh", "-c", _KEPT, str(place), str(folder), *ssh), label=tracker().shared)
         undoing.callback(pipe.close)
-        undoing.callback(pipe.kill)  # without a writer it waits for ever in opening its fifo
+        undoing.callback(pipe.kill)  # without a writer it blocks for ever in opening its fifo
         use = _Use(place, pipe)
         undoing.callback(use.leave)
         _check(pipe, host, reach, socket)
@@ -186,19 +193,19 @@ def _opened(folder: Path, host: str, reach: ConnectionInfo, socket: str) -> _Use
 
 
 class _TunnelPipe(ProcessPipe):
-    """Knows whether it was given up."""
+    """The pipe of a tunnel, with a flag for an abandoned one."""
 
     given_up = False
 
     def kill(self) -> None:
-        """Kill ssh and the shell round it, whatever they wait for."""
+        """Kill ssh and its shell, also while they wait."""
         if self._process.poll() is None:
             self.given_up = True
             with suppress(OSError):
                 os.killpg(self._process.pid, signal.SIGKILL)
 
     def abandon(self) -> None:
-        """Leave it to other processes of the run."""
+        """Leave the tunnel to other processes of the run."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.close()
@@ -207,7 +214,7 @@ class _TunnelPipe(ProcessPipe):
 
 
 def _check(pipe: _TunnelPipe, host: str, reach: ConnectionInfo, socket: str) -> None:
-    """Wait for the byte from the other end, which comes when the tunnel stands: ssh makes the socket first."""
+    """Wait for the byte from the other end, which comes when the tunnel works: ssh creates its socket first."""
     said = b""
     limit = threading.Timer(_PATIENCE, pipe.kill)
     limit.daemon = True

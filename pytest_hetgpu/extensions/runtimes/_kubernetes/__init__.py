@@ -1,1 +1,1 @@
-"""Pods as nodes: what is asked for, and how the cluster answers."""
+"""Pods as nodes: the requests to the cluster, and its answers."""

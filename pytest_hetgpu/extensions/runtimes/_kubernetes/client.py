@@ -1,4 +1,4 @@
-"""kubectl, as this machine has it: asked for one thing at a time, always of the same cluster and namespace."""
+"""The kubectl of this machine: one request at a time, always to the same cluster and namespace."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from pytest_hetgpu.extensions.runtimes.pods.request import Pods
 Object = Mapping[str, Any]
 
 _PATIENCE = 20.0  # seconds for an answer of the API server
-_SLACK = 10.0  # seconds more, for a kubectl that looks for it
+_SLACK = 10.0  # seconds more, for a kubectl that searches for the server
 
 
 class Refused(Exception):
-    """What kubectl or the API server answered instead; in words for people as a text."""
+    """The error that kubectl or the API server answered; its text is for users."""
 
     def __init__(self, refusal: Refusal) -> None:
         self.refusal = refusal
@@ -31,9 +31,9 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A namespace of a cluster, as kubectl finds it again whatever its configuration's current context becomes.
+    """A namespace of a cluster, which kubectl finds even if the current context of its configuration changes.
 
-    `context` is "" for who runs in a pod of the cluster itself; `config` are the files that KUBECONFIG named.
+    `context` is "" for a process in a pod of the cluster itself; `config` are the files that KUBECONFIG named.
     """
 
     context: str
@@ -42,21 +42,21 @@ class Cluster:
 
     @property
     def where(self) -> str:
-        """The cluster, as sentences call it."""
+        """Return the name of the cluster for sentences."""
         return f"Kubernetes at {self.context}" if self.context else "Kubernetes"
 
     @property
     def words(self) -> str:
-        """Namespace and cluster, as a table calls them."""
+        """Return namespace and cluster for tables."""
         return f"namespace {self.namespace} of {self.where}"
 
     def argv(self, *rest: str) -> tuple[str, ...]:
-        """Return a call of kubectl; NotHere if there is no kubectl."""
+        """Return a call of kubectl; raise NotHere if there is no kubectl."""
         context = (f"--context={self.context}",) if self.context else ()
         return (program(), *context, f"--namespace={self.namespace}", *rest)
 
     def ask(self, *rest: str, stdin: bytes = b"") -> str:
-        """Return the output of kubectl; Refused if it fails, or is not there any more."""
+        """Return the output of kubectl; raise Refused if it fails or has been removed."""
         try:
             argv = self.argv(f"--request-timeout={_PATIENCE:g}s", *rest)
         except NotHere as missing:
@@ -64,24 +64,25 @@ class Cluster:
         return _answer(argv, self, stdin)
 
     def get(self, resource: str, *rest: str) -> Object:
-        """One object. Raises as `ask`, also for what is not there."""
+        """Return one object. Raise as `ask`, also if the object is missing."""
         return _read(self.ask("get", resource, *rest, "-o", "json"), self)
 
     def list(self, resources: str, *rest: str) -> Sequence[Object]:
-        """Objects, by a selector say. Raises as `ask`."""
+        """Return objects, for example those of a selector. Raise as `ask`."""
         items: Sequence[Object] = self.get(resources, *rest).get("items", ())
         return items
 
     def create(self, *objects: Object) -> Sequence[Object]:
         """Create objects; return them as the API server has them.
 
-        They are ours, and tested against schemas: a server that is older than one of their fields leaves it out.
+        The server need not validate them: tests check the manifests against schemas. An older server leaves out the
+        fields that it lacks.
         """
         text = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}).encode()
         return _every(self.ask("create", "--validate=false", "-f", "-", "-o", "json", stdin=text), self)
 
     def events(self, *, name: str) -> Sequence[Object]:
-        """Return the events of the object of that name; nothing if we may not see them, or the server is away."""
+        """Return the events of the object of that name; nothing if access is denied or the server is away."""
         try:
             return self.list("events", f"--field-selector=involvedObject.name={name}")
         except Refused:
@@ -93,7 +94,7 @@ class Cluster:
 
 
 def program() -> str:
-    """Where kubectl is; NotHere, saying how to get it."""
+    """Return the path of kubectl; raise NotHere with installation advice if there is none."""
     found = shutil.which("kubectl")
     if found is None:
         raise NotHere(
@@ -104,14 +105,14 @@ def program() -> str:
 
 
 def cluster_of(pods: Pods) -> Cluster:
-    """Return the cluster and namespace of pods; NotHere if kubectl knows no cluster, Refused as `ask`."""
+    """Return the cluster and namespace of pods; raise NotHere if kubectl has no cluster, Refused as `ask`."""
     config = os.pathsep.join(os.path.abspath(one) for one in os.environ.get("KUBECONFIG", "").split(os.pathsep) if one)  # noqa: PTH100 - a list of paths
     asked = Cluster(pods.context, pods.where or "default", config)
     inside = bool(os.environ.get("KUBERNETES_SERVICE_HOST"))
     try:
         seen = _configuration(asked)
     except Refused as refused:
-        # Without a kubeconfig kubectl takes the service account of the pod that it is in.
+        # Without a kubeconfig, kubectl uses the service account of its own pod.
         if not (inside and not pods.context and refused.refusal.absent):
             raise
         seen = {}
@@ -124,13 +125,13 @@ def cluster_of(pods: Pods) -> Cluster:
 
 
 def _configuration(asked: Cluster) -> Object:
-    """Return the kubeconfig, as far as it is of a context or the current one."""
+    """Return the part of the kubeconfig that belongs to the given or the current context."""
     context = (f"--context={asked.context}",) if asked.context else ()
     return _read(_answer((program(), *context, "config", "view", "--minify", "-o", "json"), asked, b""), asked)
 
 
 def _own_namespace() -> str:
-    """Return the namespace of the pod that we are in; "" outside of pods."""
+    """Return the namespace of the pod that this process runs in; "" outside of pods."""
     try:
         with open("/var/run/secrets/kubernetes.io/serviceaccount/namespace", encoding="utf-8") as file:  # noqa: PTH123
             return file.read().strip()
@@ -167,7 +168,7 @@ def _read(text: str, cluster: Cluster) -> Object:
 
 
 def _every(text: str, cluster: Cluster) -> list[Object]:
-    """Each object that kubectl prints, one behind the other."""
+    """Return all objects that kubectl prints one after the other."""
     decoder, at, found = json.JSONDecoder(), 0, []
     try:
         while rest := text[at:].lstrip():

@@ -1,4 +1,4 @@
-"""What would be typed: the kubectl commands that do by hand what runtime `kubernetes` does for a placement. Pure."""
+"""The kubectl commands that a user can type to do the work of runtime `kubernetes` for a placement. Pure."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from pytest_hetgpu.extensions.runtimes.pods.request import INJECTED, Pods, objec
 from pytest_hetgpu.model.job import Job, Node
 
 _END = "END"
-# Behind these stand names that the ssh configuration explains.
+# The ssh configuration explains names after these options.
 _NAMED = ("-H", "-host", "-hosts")
 
 
 def creation(nodes: Sequence[Node], placement: str) -> Iterator[str]:
-    """Shell lines that ask for the pods of a placement."""
+    """Yield the shell lines that request the pods of a placement."""
     name, pods = object_name(placement), pods_of(nodes[0])
     if line := runai.submission([pods_of(node) for node in nodes], name, ("sleep", str(pods.ttl))):
         yield "# or, by RunAI's own client, whose pods the lines below must then name:"
@@ -30,7 +30,7 @@ def creation(nodes: Sequence[Node], placement: str) -> Iterator[str]:
 
 
 def arrival(nodes: Sequence[Node], placement: str) -> Iterator[str]:
-    """Shell lines that wait until the pods run, and put their names and addresses into variables."""
+    """Yield the shell lines that wait for running pods, and store their names and addresses in variables."""
     name, pods = object_name(placement), pods_of(nodes[0])
     of_all = ("-l", selector(name))
     count = shlex.join((*kubectl(pods), "get", "pods", "-o", "name", *of_all))
@@ -46,7 +46,7 @@ def arrival(nodes: Sequence[Node], placement: str) -> Iterator[str]:
 
 
 def alternatives(job: Job, nodes: Sequence[Node], programs: str) -> Iterator[str]:
-    """Return the job as one of RunAI's own, behind a line that names it; nothing if it cannot be one."""
+    """Yield the job in the form that RunAI starts by itself, after a line that names it; else yield nothing."""
     pods = [pods_of(node) for node in nodes]
     line, folder = runai.batch(pods, object_name(job.label), job.command.argv, programs)
     if line:
@@ -54,14 +54,14 @@ def alternatives(job: Job, nodes: Sequence[Node], programs: str) -> Iterator[str
 
 
 def removal(nodes: Sequence[Node], placement: str) -> str:
-    """Return the line that removes the objects, and ends when they are gone."""
+    """Return the line that removes the objects, and ends after their removal."""
     made = manifests(nodes, object_name(placement), {})
     names = (f"{resource(one)}/{one['metadata']['name']}" for one in made)
     return shlex.join((*kubectl(pods_of(nodes[0])), "delete", "--ignore-not-found", "--cascade=foreground", *names))
 
 
 def on(node: Node, *argv: str, stdin: bool = False, all_nodes: Sequence[Node] = ()) -> str:
-    """Return the line that runs tokens in the pod of a node; hosts of `all_nodes`, pods all, become their addresses."""
+    """Return the line that runs tokens in the pod of a node; hosts of `all_nodes`, all pods, become addresses."""
     before = shlex.join((*kubectl(pods_of(node)), "exec", *("-i",) * stdin))
     hosts = {one.host: f'"${_address(one)}"' for one in all_nodes}
     words = (_word(word, {} if last in _NAMED else hosts) for last, word in zip(("", *argv), argv, strict=False))
@@ -99,5 +99,5 @@ def _address(node: Node) -> str:
 
 
 def document(made: Sequence[Manifest]) -> str:
-    """Manifests as YAML, none of whose lines ends a here-document."""
+    """Return manifests as YAML without any line that ends a here-document."""
     return str(yaml.safe_dump_all(made, sort_keys=False, width=1_000_000, default_flow_style=False))

@@ -1,4 +1,4 @@
-"""What carries our labels in a namespace, seen by anybody and taken away by whoever may."""
+"""Objects with labels of this project in a namespace. Every user sees them; users with the rights remove them."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from pytest_hetgpu.extensions.runtimes.process.ledger import LABEL
 from pytest_hetgpu.extensions.runtimes.traits.leftovers import Leftover, LeftoverStore, Location
 
 RUN = "hetgpu.run"
-# Pods last: their controllers, gone, make no new ones.
+# Pods come last: their removed controllers create no new ones.
 EVERYTHING = (*RESOURCES.values(), "pods")
 
 
 class Namespace(LeftoverStore):
-    """A namespace; its spot has the context as `host`, and NAMESPACE, KUBECONFIG and KINDS in `environ`."""
+    """A namespace; its location has the context as `host`, and NAMESPACE, KUBECONFIG and KINDS in `environ`."""
 
     def __init__(self, spot: Location) -> None:
         environ = dict(spot.environ)
         self._cluster = Cluster(spot.host, environ.get("NAMESPACE") or "default", environ.get("KUBECONFIG", ""))
         self._kinds = tuple(environ["KINDS"].split(",")) if environ.get("KINDS") else EVERYTHING
-        # A context's name says little: each k3s calls its own `default`.
+        # The name of a context is ambiguous: each k3s uses `default`.
         self.words = self._cluster.words + (f" ({self._cluster.config})" if self._cluster.config else "")
         self.within = self.words
 
     def list(self) -> list[Leftover]:
-        """As `LeftoverStore.list`; the cluster removes one that goes once its node has ended what runs."""
+        """Implement `LeftoverStore.list`; an ending object is removed once its node has ended the processes."""
         with self._speaking():
             return labelled(self._cluster, self._kinds)
 
     def remove(self, found: Sequence[Leftover]) -> None:
-        """As `LeftoverStore.remove`."""
+        """Implement `LeftoverStore.remove`."""
         with self._speaking():
             take(self._cluster, [(one.ident, one.name) for one in found])
 
@@ -59,12 +59,12 @@ def resources(made: Sequence[Manifest]) -> tuple[str, ...]:
 
 
 def remove(cluster: Cluster, kinds: Sequence[str], selector: str) -> None:
-    """Has all that is so labelled removed, and does not wait for it: Refused where it cannot be."""
+    """Request the removal of all objects with these labels without waiting; raise Refused if the cluster denies it."""
     cluster.ask("delete", ",".join(kinds), "-l", selector, "--ignore-not-found", "--wait=false", "--cascade=background")
 
 
 def labelled(cluster: Cluster, kinds: Sequence[str]) -> list[Leftover]:
-    """All that any run has there, of kinds that the cluster knows. Refused where one may not be seen."""
+    """Return all objects of any run, of kinds that the cluster has; raise Refused if the cluster denies a kind."""
     found: list[Leftover] = []
     for kind in kinds:
         try:
@@ -76,7 +76,7 @@ def labelled(cluster: Cluster, kinds: Sequence[str]) -> list[Leftover]:
 
 
 def take(cluster: Cluster, found: Sequence[tuple[str, str]]) -> None:
-    """Remove objects, by kind and name; those that are gone already are fine. Raises as `remove`."""
+    """Remove objects, by kind and name; ignore missing ones. Raise as `remove`."""
     names = [f"{kind}/{name}" for kind, name in found]
     if names:
         cluster.ask("delete", *names, "--ignore-not-found", "--wait=false", "--cascade=background")

@@ -1,4 +1,4 @@
-"""What kubectl, pods and their events say, and what that means to whom it happens. Pure."""
+"""Messages of kubectl, pods and their events, and their explanations for users. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NO_CLUSTER = (
     "kubectl knows no Kubernetes here: set KUBECONFIG, or write ~/.kube/config (`kubectl config get-contexts` shows "
     "what it has)"
 )
-# Who brings the kinds that Kubernetes itself has not.
+# The operators that provide the kinds beyond Kubernetes itself.
 OPERATORS = {
     "MPIJob": "the MPI Operator (https://github.com/kubeflow/mpi-operator)",
     "PyTorchJob": "Kubeflow's Training Operator (https://github.com/kubeflow/trainer)",
@@ -23,10 +23,10 @@ OPERATORS = {
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """An answer that is none.
+    """A failed request.
 
-    `absent`: the site lacks something; `away`: the API server may be back in a moment; `missing`: there is no such
-    object; `unreached`: the API server is there, and the kubelet that it asked is not.
+    `absent`: the site lacks something. `away`: the API server may be back in a moment. `missing`: there is no such
+    object. `unreached`: the API server answered, but could not reach the kubelet that it asked.
     """
 
     text: str
@@ -36,7 +36,7 @@ class Refusal:
     unreached: bool = False
 
 
-# Why the kubelet ended a pod (pkg/kubelet/eviction, kubelet/active_deadline.go, kubelet/preemption).
+# The reasons for which the kubelet ends a pod (pkg/kubelet/eviction, kubelet/active_deadline.go, kubelet/preemption).
 _REASONS = {
     "Evicted": "was evicted",
     "DeadlineExceeded": "reached its deadline: give `ttl` of `kubernetes` more",
@@ -46,14 +46,14 @@ _REASONS = {
 
 
 class _Reason(NamedTuple):
-    """What is said, and what it means: {where} is the cluster, {groups} those of the pattern."""
+    """One known message and its explanation: {where} is the cluster, {groups} those of the pattern."""
 
     pattern: str
     meaning: str
     flag: str = ""
 
 
-# The first that fits counts.
+# The first row that matches counts.
 _TABLE = (
     _Reason(
         r"is forbidden: exceeded quota: (?P<what>[^\n]*)",
@@ -128,7 +128,7 @@ _TABLE = (
 
 
 def refusal(said: str, where: str, namespace: str, context: str = "") -> Refusal:
-    """Explain a failure of kubectl by what it printed."""
+    """Explain a failure of kubectl by its output."""
     for row in _TABLE:
         if found := re.search(row.pattern, said):
             groups = {name: value or "" for name, value in found.groupdict().items()}
@@ -151,18 +151,18 @@ def refusal(said: str, where: str, namespace: str, context: str = "") -> Refusal
 
 
 def silent(where: str, seconds: float) -> Refusal:
-    """Return the refusal for a kubectl that did not come back."""
+    """Return the refusal for a kubectl that did not end in time."""
     return Refusal(f"the API server of {where} does not answer (kubectl did not end within {seconds:g} s)", away=True)
 
 
 def unreached(name: str, host: str, why: Refusal) -> str:
-    """How a pod went in which nothing can be run any more, before the cluster gives its node up."""
+    """Return the end of a pod that runs no commands any more, before the cluster gives up its node."""
     told = why.text if why.unreached else "nothing can be run in it any more, while the API server answers"
     return f"pod {name} lost its node {host}: {told}"
 
 
 def ended(pod: Object, events: Sequence[Object]) -> str:
-    """How a pod that was ours ended, or was taken, in words; "" where nothing is said against it."""
+    """Return how one of this run's pods ended, or was taken, in words; "" without evidence against it."""
     name, status = str(pod["metadata"]["name"]), pod.get("status", {})
     reason, message = str(status.get("reason") or ""), _short(str(status.get("message") or ""))
     told = f" ({message})" if message else ""
@@ -181,7 +181,7 @@ def ended(pod: Object, events: Sequence[Object]) -> str:
 
 
 def taken(name: str, events: Sequence[Object], disruption: str = "") -> str:
-    """How a pod went that is not there any more, or about to."""
+    """Return the end of a pod that is missing or about to be removed."""
     if event := _happened(events, "Preempted", "Preempting"):
         return f"pod {name} was preempted ({_short(str(event.get('message', '')))})"
     if disruption == "PreemptionByScheduler":
@@ -205,16 +205,16 @@ def _happened(events: Sequence[Object], *reasons: str) -> Object | None:
 
 
 def _subresource(resource: str) -> str:
-    """`pods/exec` is asked for as `pods --subresource=exec`."""
+    """Return the option for a subresource: kubectl takes `pods/exec` as `pods --subresource=exec`."""
     _, _, name = resource.partition("/")
     return f" --subresource={name}" if name else ""
 
 
 def _short(said: str) -> str:
-    """One line of at most 300 characters, without what kubectl puts before it."""
+    """Return one line of at most 300 characters, without the prefixes of kubectl."""
     lines = [line.strip() for line in said.splitlines() if line.strip() and not _CHATTER.match(line)]
     text = re.sub(r"^(?:error: |Error from server(?: \(\w+\))?: )", "", "; ".join(dict.fromkeys(lines)))
-    # Which is the question that is answered here.
+    # This message already answers that question of kubectl.
     text = text.replace(" - did you specify the right host or port?", "")
     return text if len(text) <= 300 else f"{text[:297]}..."
 

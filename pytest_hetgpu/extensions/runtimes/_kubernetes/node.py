@@ -14,12 +14,12 @@ from pytest_hetgpu.extensions.runtimes.pods.request import INJECTED
 from pytest_hetgpu.extensions.runtimes.process.pipe import ProcessPipe
 from pytest_hetgpu.model.job import Node
 
-_DECIDING = 10.0  # seconds in which a cluster makes up its mind about a pod
+_DECIDING = 10.0  # seconds in which a cluster decides the state of a pod
 _NO_PYTHON = ('exec: "python3": executable file not found', 'exec: "python3": stat')
 
 
 def opened(node: Node, deployment: Deployment) -> RemoteNode:
-    """Return the node; the first to ask waits for the pods of all."""
+    """Return the node; the first caller waits for the pods of all nodes."""
     client.program()
     nodes = [one for one in deployment.nodes if one.hardware.runtime == node.hardware.runtime]
     placement = deployment.once("kubernetes", lambda closing: _placed(nodes, deployment, closing))
@@ -60,7 +60,7 @@ class Pod(AgentNode):
 
 
 class _Exec(ProcessPipe):
-    """An agent's pipe: a process in a pod, which kubectl and the API server have the ends of."""
+    """The pipe of an agent: a process in a pod, with its ends at kubectl and the API server."""
 
     def __init__(self, placement: Placement, place: PodSlot) -> None:
         self._cluster, self._place, self._container = placement.cluster, place, placement.pods.container
@@ -72,16 +72,16 @@ class _Exec(ProcessPipe):
         )
 
     def cut(self) -> None:
-        """Kill kubectl: nobody is at the other end any more."""
+        """Kill kubectl, which has lost its other end."""
         self._process.kill()
 
     def why_ended(self) -> str:
-        """As `Pipe.why_ended`: what became of the pod, as the cluster has it, else what kubectl said."""
+        """Implement `Pipe.why_ended`: the end of the pod by the cluster's record, else the message of kubectl."""
         said, pod, at = self.stderr(), self._place.pod, self._cluster
         if any(sign in said for sign in _NO_PYTHON):
             return "the image has no python3: a node needs Python 3.6 or newer as `python3` in its PATH"
         refused = messages.refusal(said, at.where, at.namespace, at.context) if "Error from server" in said else None
-        # Then there was no connection, and so nothing is lost.
+        # Then there was no connection, so no node is lost.
         if refused and refused.unreached:
             return refused.text
         if told := pod_failures.why_lost(at, pod, self._place.host, self._container, _DECIDING):

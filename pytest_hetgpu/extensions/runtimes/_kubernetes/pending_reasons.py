@@ -1,4 +1,4 @@
-"""Why a pod does not run yet, and whether waiting can help. Pure."""
+"""Reasons why a pod does not run yet, and whether waiting can help. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Object = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """In words, with what to do. `final`: no waiting ends it; `soon`: so it is if it stays so for a while."""
+    """A reason and its remedy, in words. `final`: waiting is useless; `soon`: it is final if it lasts for a while."""
 
     text: str
     final: bool = False
@@ -30,19 +30,19 @@ _CONTAINER = (
     "ContainerCannotRun",
 )
 _LOOPS = ("CrashLoopBackOff",)
-# What a registry may say now and not say in a minute.
+# Errors of a registry that may pass within a minute.
 _PASSING = re.compile(
     r"timeout|timed out|toomanyrequests|rate limit|connection re(?:fused|set)|EOF|temporar|\b50[0-9]\b|unavailable",
     re.IGNORECASE,
 )
-# What a policy of the cluster says of a pod, it says of the same pod again (PodSecurity, LimitRange, SCC, RBAC).
+# A policy rejects the same pod each time (PodSecurity, LimitRange, SCC, RBAC).
 _POLICY = re.compile(
     r"violates PodSecurity|unable to validate against|(?:max|min)imum .* per |must specify|is invalid|cannot create"
 )
 _QUOTA = re.compile(r"requested: (?P<asked>\S+), used: \S+, limited: (?P<most>\S+)")
-# A cluster that grows adds a node for a pod, and says so (cluster-autoscaler, Karpenter).
+# A cluster that grows adds a node for a pod, and reports that as an event (cluster-autoscaler, Karpenter).
 _GROWING = ("TriggeredScaleUp", "Nominated", "NominatedNode")
-# One that does not says why; after a failed attempt it tries again.
+# A cluster that does not grow reports the reason; after a failed attempt it tries again.
 _NOT_GROWING, _LATER = "NotTriggerScaleUp", re.compile(r"backoff")
 # Taints that a node loses as it becomes ready.
 _JOINING = re.compile(r"node\.(?:cloudprovider\.)?kubernetes\.io/")
@@ -52,7 +52,7 @@ _UNIT |= {f"{name}i": Decimal(1024) ** power for power, name in enumerate("KMGTP
 
 
 def reason(pod: Object, events: Sequence[Object] = (), nodes: Sequence[Object] | None = None) -> Reason:
-    """Why a pod that does not run does not; `nodes` are those of the cluster, None where they cannot be seen."""
+    """Return why a pod does not run yet; `nodes` are those of the cluster, None if access is denied."""
     status = pod.get("status", {})
     for one in status.get("containerStatuses") or status.get("initContainerStatuses") or ():
         if found := _of_container(one, events):
@@ -67,9 +67,9 @@ def reason(pod: Object, events: Sequence[Object] = (), nodes: Sequence[Object] |
 
 
 def refused(events: Sequence[Object]) -> Reason | None:
-    """Why a controller could not make a pod at all, which it tries again; None where it says nothing.
+    """Return why a controller could not create a pod, which it will retry; None if its events name no reason.
 
-    Of a quota a pod that is on its way out may have the rest.
+    A pod that is about to be removed may still use up the quota.
     """
     for event in reversed(events):
         if event.get("reason") in ("FailedCreate", "FailedCreatePod") or (
@@ -82,7 +82,7 @@ def refused(events: Sequence[Object]) -> Reason | None:
 
 
 def _over(text: str) -> bool:
-    """Whether one pod alone asks for more than a quota has in all."""
+    """Return whether one pod alone requests more than a whole quota."""
     if not (found := _QUOTA.search(text)):
         return False
     asked, most = (dict(part.split("=", 1) for part in found[key].split(",")) for key in ("asked", "most"))
@@ -90,7 +90,7 @@ def _over(text: str) -> bool:
 
 
 def unstarted(main: Object) -> str:
-    """Why a main object has no pods, as far as itself tells."""
+    """Return why a main object has no pods, by its own conditions."""
     if main.get("spec", {}).get("suspend") or main.get("spec", {}).get("runPolicy", {}).get("suspend"):
         return "it is suspended: the queue that holds it (Kueue?) has not let it go"
     if main.get("kind") != "Job" and not main.get("status"):
@@ -105,7 +105,7 @@ def _of_container(status: Object, events: Sequence[Object]) -> Reason | None:
     waiting = status.get("state", {}).get("waiting") or {}
     why, message = str(waiting.get("reason") or ""), _line(waiting.get("message"))
     if why in _IMAGE:
-        # While it waits for its next try, a kubelet only says that it does.
+        # While a kubelet waits for its next try, its message repeats only that.
         cause = _pulling(events) if why == "ImagePullBackOff" else _whole(waiting.get("message"))
         image, said = status.get("image", ""), f"{why}: {_line(cause) or message}"
         text = f"the image {image} cannot be pulled: check its name, and `image_pull_secrets` ({said})"
@@ -119,7 +119,7 @@ def _of_container(status: Object, events: Sequence[Object]) -> Reason | None:
 
 
 def _pulling(events: Sequence[Object]) -> str:
-    """Why an image was not pulled when that was last tried; "" where nothing is said of it."""
+    """Return the error of the last attempt to pull an image; "" if there is none."""
     told = (_whole(one.get("message")) for one in reversed(events) if one.get("reason") == "Failed")
     return next((one for one in told if "pull" in one), "")
 
@@ -143,19 +143,19 @@ def _of_scheduler(
 
 
 def _stays(events: Sequence[Object]) -> bool:
-    """Whether an autoscaler has said that it adds no node."""
+    """Return whether an autoscaler has reported that it adds no node."""
     told = (str(one.get("message")) for one in events if one.get("reason") == _NOT_GROWING)
     return any(not _LATER.search(message) for message in told)
 
 
 def _parts(message: str) -> list[str]:
-    """Why nodes are none for a pod, each reason: of `0/3 nodes are available: 1 Insufficient cpu, 2 node(s) ...`."""
+    """Split the reasons of a scheduler: `0/3 nodes are available: 1 Insufficient cpu, 2 node(s) ...`."""
     found = re.search(r"0/\d+ nodes are available: (.*?)(?:\. preemption: .*)?$", message)
     return re.split(r", (?=\d+ )", found[1].rstrip(".")) if found else []
 
 
 def _never(part: str, pod: Object, nodes: Sequence[Object] | None) -> str:
-    """Return the advice for a reason that no waiting ends; "" for one that may end."""
+    """Return the advice for a reason that waiting cannot end; "" for a reason that may end."""
     if re.search(r"didn't match (?:node selector|Pod's node affinity|pod affinity rules)", part):
         return "no node has the labels that `node_selector` asks for: see `kubectl get nodes --show-labels`"
     if (taint := re.search(r"taints? \{([^}]*)\}", part)) and not _JOINING.search(taint[1]):
@@ -179,7 +179,7 @@ def _most(nodes: Sequence[Object] | None, resource: str) -> Decimal | None:
 
 
 def amount(text: str) -> Decimal:
-    """Convert a quantity of Kubernetes to a number: `500m`, `2Gi`; 0 for what is none."""
+    """Convert a Kubernetes quantity (`500m`, `2Gi`) to a number; return 0 for any other text."""
     found = re.fullmatch(r"([0-9.]+)([A-Za-z]*)", text)
     return Decimal(found[1]) * _UNIT[found[2]] if found and found[2] in _UNIT else Decimal(0)
 
@@ -189,7 +189,7 @@ def _plain(number: Decimal) -> str:
 
 
 def _line(text: object) -> str:
-    """One line of at most 300 characters."""
+    """Return one line of at most 300 characters."""
     plain = _whole(text)
     return plain if len(plain) <= 300 else f"{plain[:297]}..."
 

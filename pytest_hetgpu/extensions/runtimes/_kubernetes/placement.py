@@ -1,4 +1,4 @@
-"""The pods of one placement: asked for, waited for, removed."""
+"""The pods of one placement: their request, the wait for them, and their removal."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from pytest_hetgpu.extensions.runtimes.pods.request import object_name
 from pytest_hetgpu.extensions.runtimes.process.ledger import LABEL, tracker
 from pytest_hetgpu.model.job import Node
 
-_FIRST_LOOK, _LONGEST_LOOK = 0.2, 5.0  # seconds between looks at pods that do not run yet
-_SURE = 60.0  # seconds in which an autoscaler speaks up: it looks every 10 s, and may take a few looks
-_WATCHING = 3.0  # seconds between looks at pods that run
-_GIVING_BACK = 10.0  # seconds; a guardian goes on where the API server is away
+_FIRST_LOOK, _LONGEST_LOOK = 0.2, 5.0  # seconds between checks of pods that do not run yet
+_SURE = 60.0  # seconds in which an autoscaler reports: it checks every 10 s, and may need a few checks
+_WATCHING = 3.0  # seconds between checks of pods that run
+_GIVING_BACK = 10.0  # seconds; the watchdog continues if the API server is away
 
 
 @dataclass(frozen=True)
 class PodSlot:
-    """Where a node is: its pod, that pod's address, and the host that it is on."""
+    """The location of a node: its pod, the address of the pod, and the host that it runs on."""
 
     pod: str
     address: str
@@ -40,10 +40,16 @@ class PodSlot:
 
 
 class Placement:
-    """The pods of a placement, ours until `close`. `queued` are the seconds until all ran."""
+    """The pods of a placement, owned until `close`. `queued` are the seconds until all ran."""
 
     def __init__(self, nodes: Sequence[Node], deployment: Deployment) -> None:
-        """Wait until the pods run; ProvisionError if they will not, or not in time, NotHere for an absent kind."""
+        """Wait until the pods run.
+
+        Raises:
+            ProvisionError: They cannot run, or not in time.
+            NotHere: The cluster lacks the kind of the main object.
+
+        """
         self._label = ", ".join(dict.fromkeys(node.hardware.name for node in nodes))
         self._deployment = deployment
         self.pods = pods_of(nodes[0])
@@ -53,7 +59,7 @@ class Placement:
         self._nodes: Sequence[Object] | None = None
         self._over = threading.Event()
         self._unanswered = False
-        # A pod's time runs from its own start, which others of the placement may come long after.
+        # The time of a pod runs from its own start. Other pods of the placement may start long after it.
         self.began = 0.0
         self._held: dict[str, Callable[[], None]] = {}
         self._asked: set[str] = set()
@@ -79,14 +85,14 @@ class Placement:
             raise
 
     def hold(self, pod: str, gone: Callable[[], None]) -> None:
-        """Has `gone` called, once and in another thread, when a pod does not run any more, or its node is not there.
+        """Register `gone`, called once in another thread when a pod stops running or its node fails.
 
-        Not every kubelet ends the streams of a pod with it.
+        Some kubelets do not end the streams of a pod with it.
         """
         self._held[pod] = gone
 
     def close(self) -> None:
-        """Remove everything; a watchdog removes what cannot be removed now."""
+        """Remove everything; a watchdog removes the rest later."""
         self._over.set()
         deadline = time.monotonic() + _GIVING_BACK
         while True:
@@ -97,7 +103,7 @@ class Placement:
                     return
                 time.sleep(0.5)
             else:
-                # What was asked for without an answer may yet be made: a guardian looks again.
+                # The server may still create objects of an unanswered request: the watchdog checks again.
                 if not self._unanswered:
                     self._struck()
                 return
@@ -107,7 +113,7 @@ class Placement:
             try:
                 pods = self.cluster.list("pods", "-l", selector(self.name))
             except Refused:
-                continue  # whoever asks for something is told
+                continue  # the next request reports the error
             there = {one["metadata"]["name"]: one for one in pods if _counts(one) and _runs(one, self.pods.container)}
             for name in tuple(self._held):
                 if name not in there:
@@ -117,7 +123,7 @@ class Placement:
                     threading.Thread(target=self._ask, args=(name,), name=f"hetgpu {name}", daemon=True).start()
 
     def _ask(self, name: str) -> None:
-        """Whether the node of a pod is there: no stream ends by itself when a host goes dark."""
+        """Check whether the node of a pod answers: no stream ends by itself when a host fails."""
         if pod_failures.silence(self.cluster, name, self.pods.container) and not self._over.is_set():
             self._gone(name)
         self._asked.discard(name)
@@ -139,7 +145,7 @@ class Placement:
         self._unanswered = False
 
     def _where(self, manifest: Manifest) -> Manifest:
-        """In the namespace that was looked up, whatever becomes of the context's meanwhile."""
+        """Return a manifest in the namespace that was looked up, even if the context has changed since."""
         return {**manifest, "metadata": {**manifest["metadata"], "namespace": self.cluster.namespace}}
 
     def _running(self, deadline: float, patience: float) -> tuple[PodSlot, ...]:
@@ -167,7 +173,7 @@ class Placement:
             pause = min(1.5 * pause, _LONGEST_LOOK)
 
     def _placed(self, pods: Sequence[Object]) -> tuple[PodSlot, ...]:
-        """Where each node is, once all run; () before."""
+        """Return the slot of each node once all pods run; () before."""
         found = [_pod_at(position, pods) for position in self._positions]
         if any(one is None or not _runs(one, self.pods.container) for one in found):
             return ()
@@ -176,7 +182,7 @@ class Placement:
         )
 
     def _look(self, pods: Sequence[Object]) -> str:
-        """Why not all run. Raises ProvisionError where they never will."""
+        """Return why some pods do not run; raise ProvisionError if they never will."""
         told = []
         for pod in pods:
             name = pod["metadata"]["name"]
@@ -191,14 +197,14 @@ class Placement:
         return told[0] if told else self._without_pods()
 
     def _sure(self, name: str, why: pending_reasons.Reason) -> bool:
-        """Whether no waiting ends a reason, or it has stayed for long enough to believe so."""
+        """Return whether a reason is final, or has lasted long enough to count as final."""
         if not why.soon:
             self._doubts.pop(name, None)
             return why.final
         return why.final or time.monotonic() - self._doubts.setdefault(name, time.monotonic()) > _SURE
 
     def _without_pods(self) -> str:
-        """Why there are too few pods. Raises as `_look`."""
+        """Return why there are too few pods. Raise as `_look`."""
         told = []
         for one in self._made:
             if one["kind"] == "Service":
@@ -219,7 +225,7 @@ class Placement:
         return told[0] if told else "there are too few pods"
 
     def _seen(self, pod: Object) -> Sequence[Object] | None:
-        """Return the cluster's nodes, looked up once, for a pod that waits for room; () if we may not see them."""
+        """Return the cluster's nodes, looked up once, for a pod that waits for resources; () if access is denied."""
         if self._nodes is None and "Insufficient" in str(pod.get("status", {}).get("conditions")):
             try:
                 self._nodes = self.cluster.list("nodes")
@@ -235,7 +241,7 @@ class Placement:
 
 
 def _counts(pod: Object) -> bool:
-    """Whether a pod is not on its way out."""
+    """Return whether a pod is not about to be removed."""
     return not pod["metadata"].get("deletionTimestamp")
 
 
@@ -247,14 +253,14 @@ def _pod_at(position: PodPosition, pods: Sequence[Object]) -> Object | None:
 
 
 def _runs(pod: Object, container: str) -> bool:
-    """Whether its container runs, and it has an address."""
+    """Return whether the container of a pod runs, and the pod has an address."""
     status = pod.get("status", {})
     states = {one["name"]: one.get("state", {}) for one in status.get("containerStatuses") or ()}
     return status.get("phase") == "Running" and "running" in states.get(container, {}) and bool(status.get("podIP"))
 
 
 def _has_all(main: Object) -> bool:
-    """Whether a Job has made all its pods."""
+    """Return whether a Job has created all its pods."""
     wanted = main.get("spec", {}).get("parallelism")
     return main.get("kind") == "Job" and wanted is not None and main.get("status", {}).get("active", 0) >= wanted
 

@@ -1,7 +1,7 @@
-"""What became of pods that ran: as the cluster has it, or as it shows before the cluster knows.
+"""The failures of pods that ran: from the cluster's record, or from earlier signs.
 
-A cluster gives a node up after a time of grace, 40 s and more, and says nothing until then. Whether a node is there, a
-command in one of its pods tells.
+A cluster gives a node up after a grace period of 40 s or more, and reports nothing until then. A command in one of its
+pods shows earlier whether the node answers.
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ from pytest_hetgpu.extensions.runtimes._kubernetes.client import Cluster, Object
 
 
 class _Said(NamedTuple):
-    """What a cluster says of a pod, "" for nothing, and whether it may yet say something else."""
+    """The report of a cluster about a pod ("" for none), and whether the cluster may still change it."""
 
     text: str
     open: bool
 
 
 def why_lost(cluster: Cluster, name: str, host: str, container: str, patience: float) -> str:
-    """Return what became of a pod that was ours, once the cluster reports something.
+    """Return the failure of a lost pod, once the cluster reports one.
 
-    If it reports nothing in time, say whether the node is there; "" if it is: nothing is known against the pod.
+    If it reports none in time, return whether the node answers. Return "" if it does: there is no evidence against the
+    pod.
     """
     latest = time.monotonic() + patience
     while (said := _said(cluster, name)).open and time.monotonic() < latest:
@@ -34,23 +35,23 @@ def why_lost(cluster: Cluster, name: str, host: str, container: str, patience: f
 
 
 def doubtful(pod: Object) -> bool:
-    """Whether a pod that runs, as was last heard, is none that a cluster sends requests to.
+    """Return whether the cluster sends no requests to a pod that ran at its last report.
 
-    It takes pods out when their node is silent; but also for what an operator or a sidecar wants.
+    A cluster stops requests to pods of a silent node. It also does so when an operator or a sidecar wants that.
     """
     conditions = pod.get("status", {}).get("conditions") or ()
     return any(one.get("type") == "Ready" and one.get("status") != "True" for one in conditions)
 
 
 def silence(cluster: Cluster, name: str, container: str) -> messages.Refusal | None:
-    """How it showed that a pod's node is not there; None where it is, or something else is in the way.
+    """Return the evidence that a pod's node does not answer; None if it does, or after another error.
 
-    It takes some 30 s to know that of a node which does not even refuse.
+    A node that does not even refuse connections takes some 30 s.
     """
     try:
         cluster.ask("exec", name, "-c", container, "--", "true")
     except Refused as refused:
-        # An API server that answers to the rest was waiting for the node.
+        # An API server that answers all other requests was waiting for the node.
         if refused.refusal.unreached or (refused.refusal.away and _there(cluster, name)):
             return refused.refusal
     return None

@@ -1,4 +1,4 @@
-"""The `runai submit-dist pytorch` that asks RunAI for the nodes of a placement. Pure.
+"""The `runai submit-dist pytorch` command that requests the nodes of a placement from RunAI. Pure.
 
 https://docs.run.ai/v2.13/Researcher/cli-reference/runai-submit-dist-pytorch/
 """
@@ -14,16 +14,16 @@ from pytest_hetgpu.extensions.runtimes.pods.request import GPUS, RUNAI, Pods
 
 _SHARED_MEMORY = 64 * 1024**2  # bytes of /dev/shm that containers have anyway
 _NODE = "HETGPU_NODE"
-# RunAI tells each pod these; they count pods, not ranks.
+# RunAI sets these in each pod; they count pods, not ranks.
 _TOLD = {"--nnodes": "$WORLD_SIZE", "--node-rank": "$RANK", "--rdzv-endpoint": "$MASTER_ADDR:$MASTER_PORT"}
 _DROPPED = ("--rdzv-conf", "--local-addr", "--rdzv-id")
 
 
 def submission(pods: Sequence[Pods], name: str, argv: Sequence[str], env: Sequence[tuple[str, str]] = ()) -> str:
-    """Return the line for a shell; "" if these pods are not RunAI's, or are not alike.
+    """Return the line for a shell; "" if the pods differ or do not belong to RunAI.
 
-    RunAI starts a master besides its workers. It hands what stands behind `--` to a shell in each pod: quotes there are
-    quotes of that shell, which the one that the line is typed into must leave alone.
+    RunAI starts a master besides its workers. It passes the words after `--` to a shell in each pod. Quotes there
+    belong to that shell, so the shell of the user must not remove them.
     """
     if not pods or pods[0].scheduled_by != RUNAI or any(one != pods[0] for one in pods):
         return ""
@@ -31,10 +31,10 @@ def submission(pods: Sequence[Pods], name: str, argv: Sequence[str], env: Sequen
 
 
 def batch(pods: Sequence[Pods], name: str, argv: Sequence[str], programs: str) -> tuple[str, str]:
-    """Return a job of torchrun as one that RunAI starts by itself, and its folder of rank programs; "" for others.
+    """Return a torchrun job in the form that RunAI starts, and its folder of rank programs; "" and "" for other jobs.
 
-    The programs are on the first claim, for images do not have them: `programs` is where `argv` has them. Ranks find
-    each other by the variables that RunAI puts into a pod.
+    The programs are on the first claim, because images lack them: `programs` is their folder in `argv`. Ranks find each
+    other by the variables that RunAI sets in a pod.
     """
     alike = bool(pods) and pods[0].claims and len(argv) > 1 and argv[1].endswith("/torchruns.py")
     if not alike or "-H" not in argv:
@@ -52,7 +52,7 @@ def batch(pods: Sequence[Pods], name: str, argv: Sequence[str], programs: str) -
 
 
 def _in_pods(words: Sequence[str]) -> Iterator[str]:
-    """torchrun's words for any of the pods; which one that is, its variables say."""
+    """Yield the words of torchrun for any pod; variables in the pod identify it."""
     left = iter(words)
     for word in left:
         if word in _DROPPED:
@@ -86,7 +86,7 @@ def _words(pods: Pods, name: str, count: int, env: Sequence[tuple[str, str]]) ->
 
 
 def _twice(word: str) -> str:
-    """Quote a word for the shell of a pod, then for the shell that it is typed into: `'"a b"'`."""
+    """Quote a word for the shell of a pod, then for the shell of the user: `'"a b"'`."""
     if re.fullmatch(r"[A-Za-z0-9_@%+=:,./-]+", word, re.ASCII):
         return word
     there = re.sub(r'([\\"$`])', r"\\\1", word)

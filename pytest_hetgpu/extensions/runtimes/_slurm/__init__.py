@@ -1,1 +1,1 @@
-"""Allocations of Slurm's: asked for, waited for, watched, given back."""
+"""Slurm allocations: their request, wait, supervision, and release."""

@@ -1,4 +1,4 @@
-"""One allocation: asked for by salloc, which a keeper ends when we do, however that is."""
+"""One allocation, requested by salloc under a keeper process, which ends it when this process ends in any way."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from pytest_hetgpu.extensions.runtimes.base import Deployment, Walltime
 from pytest_hetgpu.extensions.runtimes.batch.request import batch_of, components
 from pytest_hetgpu.model.job import Node
 
-_FIRST_LOOK, _LONGEST_LOOK = 0.3, 10.0  # seconds between looks at why a job waits
-_BOOTING = 2.0  # seconds between looks at whether nodes are up
-_GIVING_BACK = 15.0  # seconds; the keeper goes on by itself where the controller is away
+_FIRST_LOOK, _LONGEST_LOOK = 0.3, 10.0  # seconds between checks why a job waits
+_BOOTING = 2.0  # seconds between checks whether nodes are up
+_GIVING_BACK = 15.0  # seconds; the keeper continues by itself if the controller is away
 _NUMBER = re.compile(r"(?:[Jj]ob allocation|job) (\d+)")
 _GRANTED = "Granted job allocation"
 
 
 @dataclass(frozen=True)
 class NodeSlot:
-    """Where a node is in an allocation: its host, and its component."""
+    """The location of a node in an allocation: its host, and its component."""
 
     host: str
     group: int
 
 
 class Keeper:
-    """The process that holds an allocation; its words come as lines, and None at their end."""
+    """The process that holds an allocation. Its output comes as lines, then None at the end."""
 
     def __init__(self, argv: Sequence[str]) -> None:
         text = (REMOTE / "hold_allocation.py").read_text(encoding="utf-8")
@@ -53,7 +53,7 @@ class Keeper:
         threading.Thread(target=self._listen, daemon=True).start()
 
     def close(self) -> None:
-        """Lets it give the allocation back, and waits until it has."""
+        """Let the keeper release the allocation, and wait until it has."""
         assert self._process.stdin is not None
         with suppress(OSError):
             self._process.stdin.close()
@@ -69,10 +69,10 @@ class Keeper:
 
 
 class Allocation:
-    """The nodes of a placement, ours until `close`. `queued` are the seconds that it waited."""
+    """The nodes of a placement, owned until `close`. `queued` are the seconds that it waited."""
 
     def __init__(self, nodes: Sequence[Node], deployment: Deployment) -> None:
-        """Wait until the nodes are there; ProvisionError if they will not be, or not in time."""
+        """Wait until the nodes are ready; raise ProvisionError if they cannot be, or not in time."""
         self._name = ", ".join(dict.fromkeys(node.hardware.name for node in nodes))
         self._waiting = PendingJob()
         self._keeper = Keeper((client.program("salloc"), *options(nodes, deployment)))
@@ -90,16 +90,16 @@ class Allocation:
 
     @property
     def several(self) -> bool:
-        """Whether it is a heterogeneous job."""
+        """Return whether the allocation is a heterogeneous job."""
         return len(self.jobs) > 1
 
     @property
     def waited(self) -> str:
-        """What it waited for when it was last looked at, in Slurm's words; "" where it did not."""
+        """Return the latest pending reason in the words of Slurm; "" if the job was not pending."""
         return ", ".join(self._waiting.reasons)
 
     def close(self) -> None:
-        """Give the allocation back."""
+        """Release the allocation."""
         self._keeper.close()
 
     def _granted(self, patience: float, deployment: Deployment) -> str:
@@ -122,7 +122,7 @@ class Allocation:
                 pause = min(2 * pause, _LONGEST_LOOK, max(_FIRST_LOOK, deadline - time.monotonic()))
 
     def _booted(self, deadline: float, patience: float, deployment: Deployment) -> Sequence[Fields]:
-        """Return the components once their nodes are up: clouds, and sites that save power, boot them on demand."""
+        """Return the components once their nodes are up: clouds and sites that save power boot nodes on demand."""
         while True:
             found = client.jobs(self.job)
             if not any("CONFIGURING" in one.get("JobState", "") for one in found):
@@ -153,14 +153,14 @@ class Allocation:
 
 
 def walltime(components: Sequence[Fields], now: float) -> Walltime | None:
-    """How long an allocation has from now, as Slurm counts it; None for one without a limit."""
+    """Return the remaining time of an allocation by the clock of Slurm; None for one without a limit."""
     told = ((seconds(one.get("TimeLimit", "")), seconds(one.get("RunTime", "")) or 0) for one in components)
     terms = [Walltime(now - run, float(limit)) for limit, run in told if limit]
     return min(terms, key=lambda one: one.began + one.seconds, default=None)
 
 
 def options(nodes: Sequence[Node], deployment: Deployment) -> tuple[str, ...]:
-    """salloc's words for a placement; its labels are the job's comment."""
+    """Return the options of salloc for a placement; its labels are the comment of the job."""
     batches = [batch for node in nodes if (batch := batch_of(node.hardware))]
     comment = ",".join(f"{key}={value}" for key, value in sorted(deployment.labels.items()))
     return components(f"hetgpu-{deployment.name}", batches, comment)

@@ -1,4 +1,4 @@
-"""Slurm's own programs, as this machine has them."""
+"""The Slurm client programs of this machine."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from collections.abc import Mapping, Sequence
 from pytest_hetgpu.errors import NotHere
 
 _PATIENCE = 30.0  # seconds for an answer of the controller
-# With SLURM_JWT a site's users say who they are where munge does not.
+# Users of a site without munge authenticate with SLURM_JWT.
 _KEPT = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT", "SLURM_TIME_FORMAT")
 
 
 def environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a client: without the variables of a job that we may be in ourselves."""
+    """Return the environment of a client, without the variables of a job that this process may run in."""
     ours = {name: value for name, value in environ.items() if not name.startswith(("SLURM_", "SRUN_")) or name in _KEPT}
-    # States and times are read here.
+    # This package parses states and times.
     return {**ours, "LC_ALL": "C", "SLURM_TIME_FORMAT": "standard"}
 
 
 def program(name: str) -> str:
-    """Where a client is; NotHere, saying how to get it."""
+    """Return the path of a client; raise NotHere with installation advice if there is none."""
     found = shutil.which(name)
     if found is None:
         raise NotHere(
@@ -33,7 +33,7 @@ def program(name: str) -> str:
 
 
 def ask(*argv: str) -> tuple[str, str]:
-    """Return what a client prints, on stdout and on stderr; "" for stdout if it fails."""
+    """Return stdout and stderr of a client; stdout is "" if it fails."""
     try:
         done = subprocess.run(
             argv,
@@ -55,13 +55,13 @@ def fields(line: str) -> dict[str, str]:
 
 
 def jobs(job: str) -> Sequence[Mapping[str, str]]:
-    """Return what the controller knows of a job, one entry per component; () if it knows nothing any more."""
+    """Return the controller's record of a job, one entry per component; () if it has none any more."""
     out, _ = ask("scontrol", "-o", "show", "job", job)
     found = [fields(line) for line in out.splitlines()]
     return sorted((one for one in found if "JobId" in one), key=lambda one: int(one.get("HetJobOffset", "0")))
 
 
 def partition(name: str) -> Mapping[str, str]:
-    """Return what the controller has of a partition; {} if it does not answer."""
+    """Return the controller's record of a partition; {} if it does not answer."""
     out, _ = ask("scontrol", "-o", "show", "partition", name)
     return fields(out)

@@ -1,10 +1,10 @@
-"""What Slurm's clients complain of, why jobs wait, and how they end: what was found, and what to do. Pure."""
+"""Messages of the Slurm clients, reasons of pending jobs, and states of ended jobs, each with advice. Pure."""
 
 from __future__ import annotations
 
 import re
 
-# Reasons of squeue's that no waiting ends (slurm.h, enum job_state_reason), and what to do.
+# Pending reasons of squeue that waiting cannot end (slurm.h, enum job_state_reason), and their remedies.
 _NEVER = {
     "PartitionNodeLimit": "the partition does not give so many nodes: see `sinfo`, or take another `partition`",
     "PartitionConfig": "the partition does not take it, and not for its nodes, time or state: see who and what it "
@@ -28,7 +28,7 @@ _NEVER = {
     "AssocGrpBillingMinutes": "the `account` has no budget left",
     "AssocGrpCPUMinutesLimit": "the `account` has no budget left",
 }
-# Reasons that may pass, though somebody may have to see to it.
+# Reasons that may pass, though an administrator may have to act.
 _PASSING = {
     "ReqNodeNotAvail": "nodes that it needs are down, drained or reserved: see `sinfo -R` and `scontrol show res`",
     "Nodes required for job are DOWN": "see `sinfo -R` and `scontrol show res`",
@@ -75,17 +75,17 @@ _SAID = (
 
 
 def never(reason: str) -> str:
-    """Return the advice for a job that waits for something that does not come; "" if waiting may help."""
+    """Return the advice for a pending reason that waiting cannot end; "" if waiting may help."""
     return _NEVER.get(reason.partition(",")[0].strip(), "")
 
 
 def passing(reason: str) -> str:
-    """Return the advice for a job that waits for something that may come; "" if it only has to wait."""
+    """Return the advice for a pending reason that may end; "" if the job only has to wait."""
     return _PASSING.get(reason.partition(",")[0].strip(), "")
 
 
 def refused(said: str) -> str:
-    """Why salloc gave no allocation, from what it said: in its words, and what to do."""
+    """Return why salloc gave no allocation: its own message, and advice."""
     lines = [re.sub(r"^(?:salloc|srun|scontrol|squeue): (?:error: |fatal: )?", "", line) for line in said.splitlines()]
     words = [
         line for line in dict.fromkeys(lines) if line and not re.match(r"(?:Pending|job \d+ (?:queued|has))", line)
@@ -101,5 +101,5 @@ def state_said(said: str) -> str:
 
 
 def ended(job: str, state: str) -> str:
-    """How a job that was ours ended, in words; "" for a state that says nothing."""
+    """Return how one of this run's jobs ended, in words; "" for a state without meaning here."""
     return next((f"Slurm job {job} {words}" for name, words in _ENDS if state.startswith(name)), "")

@@ -24,8 +24,8 @@ from pytest_hetgpu.model.outcome import RunResult
 AGENT = "hetgpu-agent"
 
 _ONLINE = "/sys/devices/system/cpu/online"
-_DECIDING = 8.0  # seconds in which the controller makes up its mind why a step ended
-# Of the step that the agent is, its children must not think that it is theirs.
+_DECIDING = 8.0  # seconds in which the controller decides why a step ended
+# Variables of the agent's own step, which its children must not mistake for theirs.
 _CLEAN = (
     "import os;[os.environ.pop(n) for n in list(os.environ) "
     'if n.startswith(("SLURM_","SLURMD_","SRUN_","PMI")) and n!="SLURM_CONF"];'
@@ -33,7 +33,7 @@ _CLEAN = (
 
 
 def opened(node: Node, deployment: Deployment) -> RemoteNode:
-    """Return the node; the first to ask waits in Slurm's queue for all."""
+    """Return the node; the first caller waits in the Slurm queue for all nodes."""
     client.program("srun")
     nodes = [one for one in deployment.nodes if one.hardware.runtime == node.hardware.runtime]
     allocation = deployment.once("slurm", lambda closing: _allocated(nodes, deployment, closing))
@@ -54,7 +54,7 @@ def opened(node: Node, deployment: Deployment) -> RemoteNode:
 
 
 def _allocated(nodes: list[Node], deployment: Deployment, closing: ExitStack) -> Allocation | HetgpuError:
-    """Ask for the placement's allocation; return it, or the error that holds for all its nodes."""
+    """Request the placement's allocation; return it, or the error that holds for all its nodes."""
     try:
         allocation = Allocation(nodes, deployment)
     except HetgpuError as error:
@@ -75,7 +75,7 @@ class Allocated(AgentNode):
         self._allocation = allocation
 
     def run(self, command: Command, *, output: Path, timeout: float, overdue: OnTimeout = ignore) -> RunResult:
-        """As `Runtime.run`; srun's ranks are no children of it, so what it leaves is cancelled."""
+        """Implement `Runtime.run`. Cancel the leftovers of srun, because its ranks are not its children."""
         stepping = bool(command.argv) and Path(command.argv[0]).name == "srun"
         if stepping:
             command = replace(command, env={"SLURM_JOB_ID": self._allocation.job, **command.env})
@@ -85,7 +85,7 @@ class Allocated(AgentNode):
         return result
 
     def stacks(self, request: Mapping[str, Any], seconds: float) -> bytes:
-        """As `RemoteNode.stacks`, at srun's ranks on the node as well."""
+        """Implement `RemoteNode.stacks`, also for the ranks of srun on the node."""
         try:
             listed = [self.exec(("scontrol", "listpids", job)).stdout.decode() for job in self._allocation.jobs]
         except HetgpuError:
@@ -102,7 +102,7 @@ class Allocated(AgentNode):
 
 
 class _Step(ProcessPipe):
-    """An agent's pipe: a step on one node that shares it with the steps of cells."""
+    """The pipe of an agent: a step on one node that shares it with the steps of cells."""
 
     def __init__(self, allocation: Allocation, place: NodeSlot) -> None:
         self._allocation = allocation
@@ -127,7 +127,7 @@ class _Step(ProcessPipe):
         )
 
     def why_ended(self) -> str:
-        """As `Pipe.why_ended`: what became of the job, as the controller has it, else of the node."""
+        """Implement `Pipe.why_ended`: the end of the job by the controller's record, else of the node."""
         said = self.stderr()
         job, host = self._allocation.job, self._place.host
         if told := messages.ended(job, messages.state_said(said) or _verdict(self._allocation)):
@@ -137,7 +137,7 @@ class _Step(ProcessPipe):
 
 
 def _verdict(allocation: Allocation) -> str:
-    """Return the state that the controller gives a job once it has decided; NODE_FAIL if a node of it is down."""
+    """Return the state of a job once the controller has decided; NODE_FAIL if a node of it is down."""
     latest = time.monotonic() + _DECIDING
     state = ""
     while time.monotonic() < latest:
@@ -157,12 +157,12 @@ def _verdict(allocation: Allocation) -> str:
 
 
 def _is_rank(row: list[str]) -> bool:
-    """Whether a line of `scontrol listpids` is of a task: process, job, step, local and global rank."""
+    """Return whether a line of `scontrol listpids` names a task: process, job, step, local and global rank."""
     return len(row) == 5 and row[0].isdigit() and row[3].isdigit()
 
 
 def _check_binding(node: Node, member: AgentNode) -> None:
-    """Raise ProvisionError if ranks are to be bound to CPUs that the node has not."""
+    """Raise ProvisionError if ranks are to be bound to CPUs that the node lacks."""
     batch = batch_of(node.hardware)
     if batch is None or not batch.binding:
         return

@@ -1,9 +1,9 @@
-"""Why a job waits, look by look, and whether waiting can end it. Pure.
+"""The reasons why a job waits, check by check, and whether waiting can end them. Pure.
 
-Slurm gives a reason before it has looked: at its submission a job beyond any limit of its partition has the reason
-PartitionConfig (src/slurmctld/job_mgr.c, _select_nodes_parts), until the scheduler comes to it and says which
-(job_limits_check). That may take 0.7 s on an idle controller, and its `batch_sched_delay` and more on a busy one. So a
-reason counts once it was seen twice in a row, and the partition's own limits are asked for what it means.
+Slurm gives a reason before it has examined a job. At submission, a job beyond any limit of its partition has the reason
+PartitionConfig (src/slurmctld/job_mgr.c, _select_nodes_parts). Later the scheduler names the limit (job_limits_check).
+That may take 0.7 s on an idle controller, and its `batch_sched_delay` and more on a busy one. So a reason counts after
+two checks in a row, and the partition's own limits explain it.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from pytest_hetgpu.extensions.runtimes._slurm import messages
 
-UNSETTLED = 20.0  # seconds that PartitionConfig is given to become a reason, where no limit explains it
+UNSETTLED = 20.0  # seconds until PartitionConfig counts as a reason, if no limit explains it
 
 Fields = Mapping[str, str]
-"""What `scontrol -o show` has of a job or a partition."""
+"""The `scontrol -o show` record of a job or a partition."""
 
 _TIME = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?")
 _ENDLESS = ("UNLIMITED", "INFINITE")
 
 
 class PendingJob:
-    """What a job waits for. `reasons` are the latest, in Slurm's words."""
+    """The state of a pending job. `reasons` are the latest, in the words of Slurm."""
 
     def __init__(self) -> None:
         self.reasons: tuple[str, ...] = ()
         self._since: dict[str, float] = {}
 
     def look(self, jobs: Sequence[Fields], partition: Callable[[str], Fields], now: float) -> str:
-        """`(REASON): what it is, and what to do` for a job that can never start; "" while it may.
+        """Return `(REASON): explanation and advice` for a job that can never start; "" while it may.
 
-        `jobs` are its components, `now` is in seconds; `partition` gives what Slurm has of a partition by name.
+        `jobs` are its components, `now` is in seconds; `partition` returns the Slurm record of a partition by name.
         """
         pending = [job for job in jobs if job.get("JobState") == "PENDING"]
         reasons = [job.get("Reason", "").replace("_", " ") for job in pending]
@@ -44,7 +44,7 @@ class PendingJob:
         return ""
 
     def why(self) -> str:
-        """Return the latest reasons, and what to do about them."""
+        """Return the latest reasons, and their remedies."""
         advice = next((found for one in self.reasons if (found := messages.never(one) or messages.passing(one))), "")
         return (", ".join(self.reasons) or "it does not say why") + (f": {advice}" if advice else "")
 
@@ -62,7 +62,7 @@ class PendingJob:
 
 
 def beyond(job: Fields, partition: Fields) -> tuple[str, str]:
-    """Slurm's reason for the limit of a partition that a job is beyond, and what to do; ("", "") where there is none.
+    """Return the Slurm reason for the partition limit that a job exceeds, and advice; ("", "") if it exceeds none.
 
     The limits and their order are those of _part_access_check and job_limits_check of src/slurmctld/job_mgr.c.
     """
@@ -92,7 +92,7 @@ def _beyond(job: Fields, partition: Fields) -> Iterator[tuple[str, str]]:
 
 
 def seconds(text: str) -> int | None:
-    """Convert a time as Slurm prints it (`1-00:30:00`, `30:00`); None for no limit, and for what is no time."""
+    """Convert a time in the format of Slurm (`1-00:30:00`, `30:00`); return None for no limit, and for other text."""
     found = _TIME.fullmatch(text)
     if found is None:
         return None
@@ -104,7 +104,7 @@ def seconds(text: str) -> int | None:
 
 
 def _count(text: str) -> int | None:
-    """Convert a number of nodes, the least of a range; None for no limit."""
+    """Convert a number of nodes, the least of a range; return None for no limit."""
     first = text.partition("-")[0]
     return int(first) if first.isdigit() else None
 

@@ -1,4 +1,4 @@
-"""For runtimes of other packages: a node that a command leads to, served by our agent."""
+"""The interface for runtimes of other packages: a node that a command reaches, served by the node agent."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pytest_hetgpu.model.job import Node
 
 
 def reached_by(command: Sequence[str], node: Node, deployment: Deployment) -> RemoteNode:
-    """Return the node that `command` leads to (`("podman", "exec", "-i", NAME)`, `("lxc", "exec", NAME, "--")`).
+    """Return the node that `command` reaches (`("podman", "exec", "-i", NAME)`, `("lxc", "exec", NAME, "--")`).
 
-    `python3` and its arguments are added to its end; what that reads and prints must pass as it is. The agent and all
-    that it started end with its stdin.
+    This function appends `python3` and its arguments. The command must pass stdin and stdout unchanged. The agent and
+    its child processes end with its stdin.
 
     Raises:
         ProvisionError: The command cannot be started, or nothing answers.

@@ -1,4 +1,4 @@
-"""The near end of a node agent's pipe (`remote/agent.py` is the far end): requests, answers, and what ended it."""
+"""The near end of a node agent's pipe (`remote/agent.py` is the far end): requests, answers, and why it ended."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ for name, text in {modules!r}:
     exec(compile(text, name + ".py", "exec"), module.__dict__)
 """
 CLOSED = "closed"
-"""What `Link.lost` says where the agent ended because it was to."""
+"""The value of `AgentConnection.lost` after an agent that ended on request."""
 
-_NOISE = 64 << 10  # bytes that a login shell may print before the agent speaks
+_NOISE = 64 << 10  # bytes that a login shell may print before the agent's first message
 _CHUNK = 1 << 20
 _HEAD, _BODY = 1 << 20, 64 << 20  # bytes of an answer: the longest there are are some KiB, and 8 MiB (ask)
 _FOLDER = r"/[A-Za-z0-9_./+-]*"
@@ -51,24 +51,24 @@ _FAREWELL = 20.0  # seconds for the agent to stop everything and end
 
 
 class Pipe(Protocol):
-    """Both directions of what the agent has as stdin and stdout. `send` and `recv` are called by one thread each."""
+    """Both directions of the agent's stdin and stdout. One thread calls `send`, another one `recv`."""
 
     def send(self, data: bytes) -> None:
-        """Write all of `data`; OSError if nobody reads any more."""
+        """Write all of `data`; raise OSError if there is no reader any more."""
 
     def recv(self, size: int) -> bytes:
-        """At most `size` bytes once there are any, b"" (or OSError) at the end."""
+        """Return at most `size` bytes once there are any; return b"" or raise OSError at the end."""
 
     def close(self) -> None:
-        """Close both directions, and end a `recv` in another thread; may be called twice."""
+        """Close both directions, and end a `recv` in another thread. Closing twice is fine."""
 
     def why_ended(self) -> str:
-        """Asked once, at the end: what is known of it, for people (the last of stderr, an exit status)."""
+        """Return the cause of the end for users (the last of stderr, an exit status); called once, at the end."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentHello:
-    """What an agent says of its node first. `path` is its PATH, `folder` its private folder."""
+    """The first message of an agent, about its node. `path` is its PATH, `folder` its private folder."""
 
     pid: int
     host: str
@@ -91,7 +91,7 @@ class Reply:
 
 @dataclass(eq=False)
 class Call:
-    """A request on its way. `number` is what others may name it by, `ended` when the command that it runs ended."""
+    """A pending request. Others name it by `number`; `ended` is the time at which its command ended."""
 
     number: int
     on_output: Callable[[bytes], None] | None
@@ -102,8 +102,8 @@ class Call:
 class AgentConnection:
     """Requests to the agent at the other end of `pipe`, several at a time and from several threads.
 
-    Making one sends the agent and waits at most `patience` seconds for its hello; ProvisionError, with `name` and the
-    reason, where none comes, and then the pipe is closed.
+    The constructor sends the agent and waits at most `patience` seconds for its hello. Without a hello it closes the
+    pipe and raises ProvisionError with `name` and the reason.
     """
 
     hello: AgentHello
@@ -145,18 +145,18 @@ class AgentConnection:
         return _hello(self.name, reply.fields)
 
     def lost(self) -> str | None:
-        """Why nothing can be asked any more; None while it can."""
+        """Return why the node cannot answer any more; None while it can."""
         with self._changed:
             return self._lost
 
     def silent(self) -> float:
-        """Seconds since anything came from the agent."""
+        """Return the seconds since the last message of the agent."""
         return time.monotonic() - self._last_received
 
     def call(
         self, op: str, body: bytes = b"", on_output: Callable[[bytes], None] | None = None, **fields: object
     ) -> Call:
-        """Send a request; `on_output` gets what is streamed before the answer, in the receiving thread."""
+        """Send a request; `on_output` gets the output before the answer, in the receiving thread."""
         call = self._register(next(self._numbers), on_output)
         self._post({"op": op, "id": call.number, **fields}, body)
         return call
@@ -171,9 +171,12 @@ class AgentConnection:
         return reply
 
     def wait(self, call: Call, seconds: float | None = None) -> Reply | None:
-        """Return the answer, None if there is none within `seconds`; LostNode if there will be none.
+        """Return the answer; None if none comes within `seconds`.
 
-        ProvisionError if the agent could not do it, with its reason.
+        Raises:
+            LostNode: No answer can come any more.
+            ProvisionError: The agent could not do it; the error has its reason.
+
         """
         self._wait(lambda: call.reply is not None, seconds)
         if call.reply is not None and "error" in call.reply.fields:
@@ -181,7 +184,7 @@ class AgentConnection:
         return call.reply
 
     def wait_ended(self, call: Call, seconds: float) -> bool:
-        """Whether the command that a call runs ended within `seconds`, or was not started; LostNode as in `wait`."""
+        """Return whether a call's command ended within `seconds`, or was not started; raise LostNode as `wait`."""
         return self._wait(lambda: call.ended is not None or call.reply is not None, seconds)
 
     def give_up(self, why: str) -> None:
@@ -190,7 +193,7 @@ class AgentConnection:
         self._pipe.close()
 
     def close(self) -> None:
-        """Lets the agent stop everything and waits until it has; never raises for a node that is lost."""
+        """Let the agent stop everything and wait until it has; never raise for a node that is lost."""
         try:
             with self._changed:
                 self._closed = True
@@ -227,7 +230,7 @@ class AgentConnection:
         return True
 
     def _send(self) -> None:
-        with suppress(OSError):  # the receiving thread knows more about why
+        with suppress(OSError):  # the receiving thread has a better reason
             while (data := self._outbox.get()) is not None:
                 self._pipe.send(data)
 
@@ -241,7 +244,7 @@ class AgentConnection:
                 self._dispatch(Reply(fields, self._exactly(body)))
         except (EOFError, OSError):
             pass
-        except Exception as error:  # noqa: BLE001 - whatever it is, those who wait must learn of it
+        except Exception as error:  # noqa: BLE001 - after any error the waiting threads must end
             why = f"its agent's answers cannot be read ({type(error).__name__}: {error})"
         with self._changed:
             closed = self._closed
@@ -297,7 +300,7 @@ class AgentConnection:
         return taken
 
     def _printed(self) -> str:
-        """Return what was printed before the agent's first message, for an error."""
+        """Return the output before the agent's first message, for an error."""
         text = self._noise[:500].decode(errors="replace").strip()
         return f"; it printed: {text}" if text else ""
 
@@ -320,27 +323,27 @@ def _hello(name: str, said: Mapping[str, Any]) -> AgentHello:
 
 
 def checked(name: str, what: str, pattern: str, value: object) -> str:
-    """Return a text of a node if the whole of it has the form `pattern`: it goes into files of other nodes."""
+    """Return a text of a node if it matches `pattern` as a whole: it enters files of other nodes."""
     if not isinstance(value, str) or not re.fullmatch(pattern, value):
         raise ProvisionError(name, f"the node's agent answered with {str(value)[:100]!r}, which is no {what}")
     return value
 
 
 def checked_folder(name: str, value: object) -> str:
-    """Return a folder on a node, which must do without quotes in ssh's files."""
+    """Return a folder on a node; it must contain no quotes, because the files of ssh cannot hold them."""
     return checked(name, "folder that ssh's files can name", _FOLDER, value)
 
 
 def boot_command(interpreter: str = "python3") -> tuple[str, ...]:
     """Return the command that runs the agent on a node; its stdin and stdout are the pipe of a connection.
 
-    Its last word is the owner: seen in a list of processes, and in the environment of all that it starts.
+    Its last word is the owner, which appears in process lists and in the environment of all child processes.
     """
     return (interpreter, "-u", "-c", BOOT, str(len(agent_source())), *filter(None, (tracker().label,)))
 
 
 def agent_source() -> bytes:
-    """Return what a connection sends first: the agent's modules, and the code that loads them."""
+    """Return the first data of a connection: the agent's modules, and the code that loads them."""
     folder = REMOTE
     modules = [(name, (folder / f"{name}.py").read_text(encoding="utf-8")) for name in _MODULES]
     return _LOADER.format(modules=modules).encode()

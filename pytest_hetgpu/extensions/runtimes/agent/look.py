@@ -1,4 +1,4 @@
-"""Sends `remote/dump_stacks.py` to where ranks are, and brings its answer back: as our process, or by an agent."""
+"""The transport of `remote/dump_stacks.py` to the ranks, as a local process or through an agent, and of its answer."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ from pytest_hetgpu.extensions.runtimes.base import StackDumper
 TOOL = "py-spy"
 MARGIN = 1.0  # seconds that an answer may come late
 LARGEST = 256 << 20  # bytes of an answer
-_LEAST = 2.0  # seconds that a look takes, all in all
+_LEAST = 2.0  # seconds that a dump takes in total
 _PAUSE = 0.01
 
 
 def program() -> str:
-    """Return the text of the program that looks at processes."""
+    """Return the text of the program that dumps stacks."""
     return (REMOTE / "dump_stacks.py").read_text(encoding="utf-8")
 
 
 def py_spy() -> str | None:
-    """Where py-spy is on this machine: beside our own interpreter, or on the PATH."""
+    """Return the path of py-spy on this machine: beside the current interpreter, or on the PATH."""
     places = (Path(sys.executable).parent, Path(sysconfig.get_path("scripts")))
     beside = (str(place / TOOL) for place in places if os.access(place / TOOL, os.X_OK))
     return next(beside, None) or shutil.which(TOOL)
 
 
 def machine() -> str:
-    """Return this machine's own name, for what runs on it may run on others of that name."""
+    """Return a unique name of this machine: different machines may have the same host name."""
     return platform.machine() if sys.platform == "linux" else ""
 
 
 def looking_here(pids: Callable[[], Iterable[int]]) -> StackDumper:
-    """Look at processes of this machine, `pids` and their descendants."""
+    """Return a dumper for processes of this machine: `pids` and their descendants."""
 
     def look(request: Mapping[str, Any], seconds: float) -> bytes:
         asked = {**request, "pids": sorted(pids()), "seconds": seconds, "py_spy": py_spy(), "alone": True}
@@ -57,10 +57,10 @@ def looking_here(pids: Callable[[], Iterable[int]]) -> StackDumper:
 
 
 def _answer(request: bytes, seconds: float) -> bytes:
-    """Return the program's output; whatever it has started is gone with it."""
+    """Return the program's output, after ending all processes that it started."""
     pipe = subprocess.PIPE
     argv = (sys.executable, "-I", "-c", program())
-    # It makes a group of its own, so that all of it can be killed, and stays in our session: it is none of the job's.
+    # It makes its own group, so that all of it can be killed. It stays in this session: it does not belong to the job.
     process = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
     try:
         return process.communicate(request, seconds)[0]
@@ -75,7 +75,7 @@ def _answer(request: bytes, seconds: float) -> bytes:
 
 
 def _reap(group: int) -> None:
-    """Reap what the program had started and could not wait for: orphans are ours."""
+    """Reap the program's orphans, which become children of this process."""
     latest = time.monotonic() + MARGIN
     with suppress(ChildProcessError):
         while os.waitpid(-group, os.WNOHANG) != (0, 0) or time.monotonic() < latest:
@@ -83,7 +83,7 @@ def _reap(group: int) -> None:
 
 
 def looking_over(link: AgentConnection, folder: str, request: Mapping[str, Any], seconds: float) -> bytes:
-    """Look at what runs below the agent of `link`; py-spy is sent to its `folder` if it is needed and can be used."""
+    """Dump the processes below the agent of `link`; send py-spy to its `folder` if it is needed and usable there."""
     deadline = time.monotonic() + seconds
     asked = {"pids": [], **request, "below": [link.hello.pid]}
     tool = py_spy()
@@ -98,12 +98,12 @@ def looking_over(link: AgentConnection, folder: str, request: Mapping[str, Any],
 
 
 def wants(answer: bytes) -> bool:
-    """Whether a node asks for py-spy instead of answering."""
+    """Return whether a node requests py-spy instead of answering."""
     return bool(unpacked(answer).get("wants"))
 
 
 def unpacked(answer: bytes) -> dict[str, Any]:
-    """Unpack a node's answer; empty if it is nothing, or no answer."""
+    """Unpack a node's answer; return an empty dict if it is nothing, or no answer."""
     try:
         found = json.loads(zlib.decompressobj().decompress(answer, LARGEST))
     except (zlib.error, ValueError, RecursionError):
@@ -121,7 +121,7 @@ def _asked(link: AgentConnection, request: Mapping[str, Any], deadline: float) -
 
 
 def _reply(link: AgentConnection, call: Call, seconds: float) -> Reply | None:
-    """Return the answer; None if there is none in time, which makes no node a lost one."""
+    """Return the answer; None if it does not come in time. That alone does not mark the node as lost."""
     try:
         return link.wait(call, max(0.1, seconds))
     except HetgpuError:

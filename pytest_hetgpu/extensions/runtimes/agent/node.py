@@ -28,9 +28,9 @@ from pytest_hetgpu.model.job import Command
 from pytest_hetgpu.model.outcome import RunResult
 
 _MARGIN = 30.0  # seconds that an answer may take on its way
-_LINGER, _GRACE = 0.25, 1.0  # seconds for what a command left to end by itself, and when told to
-_LONGEST = 600.0  # seconds in which what a command printed must have come
-_LOST = 255  # what ssh says of a broken connection
+_LINGER, _GRACE = 0.25, 1.0  # seconds for a command's leftovers to end: by themselves, after TERM
+_LONGEST = 600.0  # seconds in which the output of a command must have arrived
+_LOST = 255  # exit status of ssh after a broken connection
 _UNREADABLE = "the agent's answer cannot be read"
 _KEY = r"ssh-ed25519 [A-Za-z0-9+/=]+"
 _USER = r"[A-Za-z0-9_][A-Za-z0-9_.@-]*\$?"
@@ -53,7 +53,7 @@ class AgentNode(RemoteNode):
         self._after: Callable[[], None] | None = after
 
     def run(self, command: Command, *, output: Path, timeout: float, overdue: OnTimeout = ignore) -> RunResult:
-        """As `Runtime.run`. Where the node is lost meanwhile: return code 255, and the output's last line says why."""
+        """Implement `Runtime.run`. For a lost node, return code 255 and explain the loss in the last output line."""
         if not command.argv:
             raise empty()
         with sink(output) as file:
@@ -75,7 +75,7 @@ class AgentNode(RemoteNode):
         return host_of(self, self.name)
 
     def exec(self, argv: Sequence[str], *, stdin: bytes = b"", timeout: float = 30.0) -> CommandResult:
-        """As `RemoteNode.exec`; of stdout and stderr the first 4 MiB each."""
+        """Implement `RemoteNode.exec`; return at most the first 4 MiB of stdout and of stderr."""
         if not argv:
             raise ProvisionError(self.name, str(empty()))
         reply = self.link.request(
@@ -100,7 +100,7 @@ class AgentNode(RemoteNode):
         self.link.request("put", b"".join(files.values()), files=sizes)
 
     def read(self, paths: Sequence[str]) -> dict[str, bytes | None]:
-        """As `RemoteNode.read`; the first 64 KiB of each, and None for what is no ordinary file, too."""
+        """Implement `RemoteNode.read`; return the first 64 KiB of each regular file, and None for other files."""
         reply = self.link.request("read", paths=list(paths))
         found: dict[str, bytes | None] = {}
         at = 0
@@ -111,9 +111,9 @@ class AgentNode(RemoteNode):
         return found
 
     def settled(self, deployment: Deployment) -> AgentNode:
-        """Itself, its folder called as those of the placement's other nodes are, unless two of them share a host.
+        """Return this node; its folder gets the common name of the placement, unless two nodes share a host.
 
-        Closed where that cannot be.
+        Close the node if that fails.
         """
         try:
             said = self.link.request("settle", name=f"hetgpu-{deployment.token}").fields
@@ -128,7 +128,7 @@ class AgentNode(RemoteNode):
         return self._key(self.link.request("key").fields.get("public"))
 
     def start_sshd(self, authorized_key: str, environment: Mapping[str, str]) -> SshServer:
-        """As `RemoteNode.start_sshd`. A second one takes the place of the first."""
+        """Implement `RemoteNode.start_sshd`. A second sshd replaces the first."""
         fields = self.link.request("start_sshd", patience=150.0, key=authorized_key, env=dict(environment)).fields
         port = checked(self.name, "port", r"[1-9][0-9]{0,4}", str(fields.get("port")))
         if int(port) > 0xFFFF:
@@ -170,7 +170,7 @@ class AgentNode(RemoteNode):
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
-        """In here an answer is looked at: the node counts as lost where it is not as it should be."""
+        """Mark the node as lost if an answer that is read inside has the wrong form."""
         try:
             yield
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -179,7 +179,7 @@ class AgentNode(RemoteNode):
 
 
 class _Writer:
-    """Writes what comes to the output file, in the link's thread, until told to stop."""
+    """A writer of the command's output to its file, in the link's thread, until `stop`."""
 
     def __init__(self, file: int, output: Path) -> None:
         self.last = time.monotonic()
@@ -203,7 +203,7 @@ class _Writer:
                 self.trouble = trouble
 
     def line(self, text: str) -> None:
-        """Write a line of ours after the output."""
+        """Write a line of this package after the output."""
         self((b"" if self._ends_line else b"\n") + text.encode(errors="backslashreplace") + b"\n")
 
     def stop(self) -> None:
@@ -257,7 +257,7 @@ class _Run:
         )
 
     def _looked(self, overdue: OnTimeout, what: TimeoutInfo) -> bool:
-        """Has the command looked at, whose time is over; False where that was cut short."""
+        """Call `overdue` for a command whose time is over; return False if an interrupt cut that short."""
         try:
             overdue(what)
         except KeyboardInterrupt as cut:
@@ -274,9 +274,9 @@ class _Run:
         return False
 
     def _finished(self, call: Call, ended: bool) -> Reply | None:
-        """Return the command's result, after stopping it if it has not ended; None from a node that was lost.
+        """Return the command's result, after stopping it if it has not ended; return None from a lost node.
 
-        A KeyboardInterrupt meanwhile means that nothing more is waited for: straight to KILL.
+        After a KeyboardInterrupt, wait for nothing more: send KILL at once.
         """
         grace, link, reply = self._node.grace, self._node.link, None
         told, latest = ended, time.monotonic() + _LONGEST
@@ -290,8 +290,8 @@ class _Run:
                 if reply is not None and not _is_outcome(reply.fields):
                     reply = None
                     link.give_up(_UNREADABLE)
-                    raise LostNode(self._node.name, _UNREADABLE)  # noqa: TRY301 - as if it were lost before
-                # What a slow way still brings is waited for.
+                    raise LostNode(self._node.name, _UNREADABLE)  # noqa: TRY301 - as if the node were lost before
+                # Wait for the output that a slow connection still delivers.
                 if reply is None and (link.silent() >= patience or time.monotonic() > latest):
                     link.give_up("its agent did not stop the command")
             except KeyboardInterrupt:
@@ -309,7 +309,7 @@ class _Run:
 
 
 def _is_outcome(fields: Mapping[str, Any]) -> bool:
-    """Whether an agent's last word of a command can be read."""
+    """Return whether the agent's last message about a command has the right form."""
     if "failed" in fields:
         failed = fields["failed"]
         return isinstance(failed, Mapping) and set(failed) == {one.name for one in fields_of(NotStarted)}

@@ -1,4 +1,4 @@
-"""Why a command could not be started, in words for the one who wrote it: the same here and on a node."""
+"""Explanations of a failed start of a command, for its author: the same on this machine and on a node."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from pytest_hetgpu.errors import LaunchError
 
 @dataclass(frozen=True, slots=True)
 class NotStarted:
-    """What is known of an exec that failed.
+    """The facts about a failed exec.
 
-    `errno` is None for arguments that no exec takes (a NUL byte), `size` the bytes of arguments and environment,
-    `found` whether the program is in `path`.
+    `errno` is None for arguments that no exec accepts (a NUL byte). `size` is the bytes of arguments and environment.
+    `found` is whether the program is in `path`.
     """
 
     errno: int | None
@@ -53,7 +53,7 @@ def _explained(program: str, why: NotStarted) -> str:
 
 @contextmanager
 def sink(output: Path) -> Iterator[int]:
-    """Open the file that a command's output is appended to (mode 0600); LaunchError if it cannot be written."""
+    """Open the file that a command's output is appended to (mode 0600); raise LaunchError if it cannot be written."""
     try:
         file = os.open(output, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as failure:

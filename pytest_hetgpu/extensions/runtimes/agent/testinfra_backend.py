@@ -1,4 +1,4 @@
-"""testinfra over an agent: its commands are asked of the node. Imported only when a host is asked for."""
+"""testinfra over an agent: the node runs its commands. Only a request for a host imports this module."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from testinfra.host import Host
 
 from pytest_hetgpu.extensions.runtimes.base import RemoteNode
 
-_PATIENCE = 120.0  # seconds for one command of testinfra's
+_PATIENCE = 120.0  # seconds for one command of testinfra
 
 
 class AgentBackend(BaseBackend):  # type: ignore[misc]
-    """Runs what testinfra asks with the node's /bin/sh."""
+    """A testinfra backend that runs commands with the node's /bin/sh."""
 
     NAME = "hetgpu"
 
@@ -22,7 +22,7 @@ class AgentBackend(BaseBackend):  # type: ignore[misc]
         super().__init__(name, **options)
 
     def run(self, command: str, *args: str, **kwargs: Any) -> CommandResult:
-        """As testinfra's backends do; LostNode or ProvisionError where the node does not answer."""
+        """Run a command as the testinfra backends do; raise LostNode or ProvisionError if the node does not answer."""
         line = self.encode(self.get_command(command, *args))
         answer = self._member.exec(("/bin/sh", "-c", line.decode(errors="surrogateescape")), timeout=_PATIENCE)
         return self.result(answer.returncode, line, answer.stdout, answer.stderr)

@@ -1,1 +1,1 @@
-"""Nodes that a batch system gives: its settings, and its words for them. Pure."""
+"""Nodes of a batch system: its settings and options. Pure."""

@@ -1,4 +1,4 @@
-"""What a batch system is asked for to have nodes, and how ranks are bound and wrapped on them."""
+"""The request to a batch system for nodes, and how ranks are bound and wrapped on them. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from pytest_hetgpu.model.job import Hardware
 
-# LUMI-G: the cores next to each of a node's eight GCDs; the first core of each eight is the system's own.
+# LUMI-G: the cores next to each of a node's eight GCDs. The first core of each eight is reserved for the system.
 # https://docs.lumi-supercomputer.eu/runjobs/scheduled-jobs/distribution-binding/
 LUMI_G = ("49-55", "57-63", "17-23", "25-31", "1-7", "9-15", "33-39", "41-47")
 BINDINGS = {"lumi-g": LUMI_G}
@@ -17,13 +17,13 @@ BINDINGS = {"lumi-g": LUMI_G}
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One kind of node as Slurm is asked for it: empty fields leave the choice to the site.
+    """One kind of node in a request to Slurm: empty fields leave the choice to the site.
 
-    `time` is the allocation's limit as `--time` takes it, `queue` the seconds that it may wait to start. `mpi` is
-    srun's plugin, `binding` the CPUs of each rank of a node by its local rank (`1-7`), `bind` srun's own word instead
-    (`cores`). `container` is apptainer or pyxis for the kind's `image`, `binds` what it sees of its host. `group` is
-    the component that a node is of (None: the job has but one), `relative` its place there. `ranks` are those of a node
-    that is shared with others, and 0 for one that is not: of the first only as many CPUs are given as are asked for.
+    `time` is the allocation's limit in the form of `--time`, `queue` the seconds that it may wait to start. `mpi` is
+    the plugin of srun. `binding` has the CPUs of each rank of a node by its local rank (`1-7`). `bind` is an option of
+    srun instead (`cores`). `container` is apptainer or pyxis for the kind's `image`; `binds` are the host paths that it
+    mounts. `group` is the component of a node (None: the job has only one), `relative` its index there. `ranks` counts
+    the ranks on a shared node, and is 0 for an exclusive node. A shared node gives only as many CPUs as requested.
     """
 
     partition: str = ""
@@ -52,12 +52,12 @@ class Batch:
 
 
 def batch_of(hardware: Hardware) -> Batch | None:
-    """Return what is asked for to have a kind of node; None for one that no batch system gives."""
+    """Return the request for a kind of node; None for a kind without a batch system."""
     return hardware.settings if isinstance(hardware.settings, Batch) else None
 
 
 def groups(kinds: Sequence[str]) -> list[int]:
-    """Return the component of a heterogeneous job that each node is of: neighbours of one kind share theirs."""
+    """Return the component of a heterogeneous job for each node: neighbours of one kind share a component."""
     found: list[int] = []
     for place, kind in enumerate(kinds):
         found.append(0 if not place else found[-1] + (kind != kinds[place - 1]))
@@ -65,7 +65,7 @@ def groups(kinds: Sequence[str]) -> list[int]:
 
 
 def one_step(batch: Batch) -> tuple[str, ...]:
-    """srun's words for one process on a node, beside what else runs there; typed inside the allocation."""
+    """Return the options of srun for one process beside others on a node, typed inside the allocation."""
     group = () if batch.group is None else (f"--het-group={batch.group}",)
     return ("srun", *group, "--overlap", "--nodes=1", "--ntasks=1", f"--relative={batch.relative}", "--mpi=none")
 
@@ -87,13 +87,13 @@ def request(batch: Batch, nodes: int) -> tuple[str, ...]:
 
 
 def _share(batch: Batch) -> tuple[str, ...]:
-    """How much of a node that others use too: srun starts no more in an allocation than it was asked for."""
+    """Return the share of a node that others use too: srun starts no more processes than the allocation requested."""
     each = (f"--cpus-per-task={batch.cpus_per_rank}",) if batch.cpus_per_rank else ()
     return (f"--ntasks-per-node={max(1, batch.ranks)}", *each)
 
 
 def components(name: str, batches: Sequence[Batch], comment: str = "") -> tuple[str, ...]:
-    """salloc's words for nodes in their order: a component each time that `group` changes."""
+    """Return the options of salloc for nodes in their order: a new component each time that `group` changes."""
     tokens: list[str] = []
     for _, found in groupby(batches, key=lambda batch: batch.group):
         members = list(found)
@@ -105,7 +105,7 @@ def components(name: str, batches: Sequence[Batch], comment: str = "") -> tuple[
 
 
 def cpus(text: str) -> set[int]:
-    """Return the numbers of `1-7,9`; ValueError for what is no such list."""
+    """Return the numbers of a list like `1-7,9`; raise ValueError for any other text."""
     found: set[int] = set()
     for part in text.split(","):
         first, dash, last = part.partition("-")
@@ -114,5 +114,5 @@ def cpus(text: str) -> set[int]:
 
 
 def mask(text: str) -> str:
-    """Convert a list of CPUs to a mask of Slurm: `1-7` is 0xfe."""
+    """Convert a list of CPUs to a mask for Slurm: `1-7` is 0xfe."""
     return hex(sum(1 << cpu for cpu in cpus(text)))

@@ -1,4 +1,4 @@
-"""The shape of what Slurm is asked for: with a kind of hardware in a matrix, and for a site in an inventory."""
+"""The schema of a request to Slurm: for a kind of hardware in a matrix, and for a site in an inventory."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pytest_hetgpu.extensions.runtimes.batch.request import BINDINGS, Batch, cpu
 from pytest_hetgpu.extensions.shapes import Form, Prefix, Shape, Text
 from pytest_hetgpu.model.messages import known, show
 
-# A number is read as its text.
+# YAML reads a number here; its text counts.
 _PLAIN = Field(json_schema_extra={"type": ["string", "number"]})
-# Slurm's options are given as --OPTION=WORD: a word of theirs holds no spaces.
+# This package passes Slurm options as --OPTION=WORD: a word holds no spaces.
 Word = Annotated[
     str, Form(r"^[A-Za-z0-9_][A-Za-z0-9_.:,=*&|@()\[\]+/%-]*$", "be a word as Slurm takes it, no spaces"), _PLAIN
 ]
@@ -26,7 +26,7 @@ Bind = Annotated[str, Form(r"^/[^:,\x00\s]*(:/[^:,\x00\s]*)?(:ro|:rw)?$", "be /H
 
 
 def _binding(value: Any) -> Any:
-    """Read a node's name in BINDINGS, a list of CPU lists, or a word of srun."""
+    """Read the name of an entry in BINDINGS, a list of CPU lists, or a word of srun."""
     if isinstance(value, str) and value in BINDINGS:
         return list(BINDINGS[value])
     for part in value if isinstance(value, list) else ():
@@ -40,7 +40,7 @@ def _binding(value: Any) -> Any:
 
 
 class SlurmShape(Shape):
-    """What Slurm is asked for to have a node of this kind, and how ranks start there."""
+    """The request to Slurm for a node of this kind, and how ranks start there."""
 
     partition: Word | None = None
     account: Word | None = None
@@ -65,7 +65,7 @@ class SlurmShape(Shape):
     binds: tuple[Bind, ...] | None = None
 
     def over(self, batch: Batch) -> Batch:
-        """With what is given here put in the place of what was."""
+        """Return the settings with the given keys replaced by these."""
         given = {name: value for name in self.model_fields_set if (value := getattr(self, name)) is not None}
         bind = given.pop("cpu_bind", None)
         if isinstance(bind, str):
@@ -77,6 +77,6 @@ class SlurmShape(Shape):
 
 
 class SlurmSite(SlurmShape):
-    """What a site's Slurm is asked for, in the place of what the matrix says; `prefix` is where its nodes have MPI."""
+    """The Slurm request of a site, which replaces that of the matrix; `prefix` is the folder of MPI on its nodes."""
 
     prefix: Prefix | None = None

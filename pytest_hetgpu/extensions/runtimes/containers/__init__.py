@@ -1,1 +1,1 @@
-"""Nodes that are containers which are made for a run: their options, and the images that are built for them. Pure."""
+"""Nodes that are containers made for a run: their options, and the images that are built for them. Pure."""

@@ -1,6 +1,6 @@
-"""Images that are built from a folder: what belongs to the build, and the name that says so.
+"""Images that are built from a folder: the files of the build, and a name with their digest.
 
-Pure but for reading the folder; the container engine is not asked.
+Pure except for reading the folder; no container engine is involved.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ from pytest_hetgpu.model.messages import show
 
 DOCKERFILE = "Dockerfile"
 IGNORED = ".dockerignore"
-# Files of an image's folder that programs keep passwords and keys in. A key in PEM is text: redacted.
+# Files of an image's folder that programs keep passwords and keys in. A key in PEM is text, which is redacted.
 PRIVATE = re.compile(
     r"(?i)/(?:\.git|\.ssh|\.aws|\.azure|\.kube|\.docker|\.gnupg|\.config/gcloud)(?:/|$)"
     r"|/(?:\.env[^/]*|\.npmrc|\.yarnrc[^/]*|\.?netrc|_netrc|\.pypirc|\.pgpass|\.my\.cnf|\.htpasswd|\.git-credentials)$"
     r"|\.(?:key|p12|pfx|jks|keystore|kdbx|ppk|keytab)$"
 )
 
-_DIGITS = 12  # 48 bits: enough for every image a machine will ever see
+_DIGITS = 12  # 48 bits: enough for all images of a machine
 _BASE = re.compile(r"^[ \t]*ARG[ \t]+BASE=(\S+)", re.IGNORECASE | re.MULTILINE)
 _FROM = re.compile(r"^[ \t]*FROM[ \t]", re.IGNORECASE | re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class ContextFile:
-    """One file, folder or link of a build context: its `path` below the folder, its `mode` as lstat says."""
+    """One file, folder or link of a build context: its `path` below the folder, its `mode` from lstat."""
 
     path: str
     mode: int
 
 
 class _Expression(Protocol):
-    """As much of a compiled pattern as is needed."""
+    """The used part of a compiled pattern."""
 
     def fullmatch(self, text: str) -> object:
-        """Something where all of the text fits, else None."""
+        """Return an object if the pattern matches all of the text, else None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,21 +54,23 @@ class IgnorePattern:
     keeps: bool
 
     def matches(self, path: str) -> bool:
-        """Whether it speaks of `path`, or of a folder that `path` is in."""
+        """Return whether it applies to `path`, or to a folder that contains `path`."""
         parts = path.split("/")
         return any(self.expression.fullmatch(_known("/".join(parts[:count]))) for count in range(len(parts), 0, -1))
 
 
 def reference(folder: str, args: Mapping[str, str]) -> str:
-    """`hetgpu/NAME:DIGEST`, the image that `folder` gives with these build arguments. Raises UsageError."""
+    """Return `hetgpu/NAME:DIGEST`, the image of `folder` with these build arguments. Raise UsageError as `context`."""
     name = re.sub(r"[^a-z0-9]+", "-", Path(folder).name.lower()).strip("-") or "image"
     return f"hetgpu/{name}:{content_digest(folder, args)}"
 
 
 def content_digest(folder: str, args: Mapping[str, str]) -> str:
-    """12 hexadecimal digits: equal where names, modes, contents and arguments are, whenever they were written.
+    """Return 12 hexadecimal digits: equal for equal names, modes, contents and arguments, regardless of file times.
 
-    Raises UsageError for a folder without a Dockerfile, or with something that cannot be read.
+    Raises:
+        UsageError: The folder lacks a Dockerfile, or a file cannot be read.
+
     """
     digest = hashlib.sha256()
     for name, value in sorted(args.items()):
@@ -79,9 +81,10 @@ def content_digest(folder: str, args: Mapping[str, str]) -> str:
 
 
 def context(folder: str) -> tuple[ContextFile, ...]:
-    """Return the files that a build of `folder` gets, sorted by path: all that its .dockerignore does not leave out.
+    """Return the files that a build of `folder` gets, sorted by path: all that its .dockerignore does not exclude.
 
-    The Dockerfile and .dockerignore are always of it. Sockets, pipes and devices are not. Raises UsageError.
+    The Dockerfile and .dockerignore are always included. Sockets, pipes and devices are not. Raise UsageError if the
+    folder lacks a Dockerfile, or cannot be read.
     """
     root = Path(folder)
     try:
@@ -106,14 +109,14 @@ def ignore_patterns(text: str) -> tuple[IgnorePattern, ...]:
 
 
 def excluded(path: str, patterns: Sequence[IgnorePattern]) -> bool:
-    """Whether the last pattern that speaks of `path` leaves it out."""
+    """Return whether the last pattern that applies to `path` excludes it."""
     if path in (DOCKERFILE, IGNORED):
         return False
     return next((not pattern.keeps for pattern in reversed(patterns) if pattern.matches(path)), False)
 
 
 def base_of(folder: str, args: Mapping[str, str]) -> str:
-    """Return the image that the build starts from, by its argument BASE or the Dockerfile's default; else ""."""
+    """Return the base image of the build, by its argument BASE or the Dockerfile's default; else ""."""
     if "BASE" in args:
         return args["BASE"]
     text = Path(folder, DOCKERFILE).read_text(encoding="utf-8", errors="replace")
@@ -123,7 +126,7 @@ def base_of(folder: str, args: Mapping[str, str]) -> str:
 
 
 def _add(digest: hashlib._Hash, *parts: str | bytes) -> None:
-    """Each part with its length before it, so that no two lists of parts look the same."""
+    """Add each part after its length, so that no two lists of parts give the same input."""
     for part in parts:
         data = part if isinstance(part, bytes) else os.fsencode(part)
         digest.update(b"%d:" % len(data) + data)
@@ -163,7 +166,7 @@ def _pattern(line: str) -> Iterator[IgnorePattern]:
 
 
 def _compiled(pattern: str) -> _Expression:
-    """By RE2 where it is installed: a folder may be anybody's, and `**a**a**a` keeps `re` busy for ever."""
+    """Compile with RE2 if it is installed: a folder may be untrusted, and `**a**a**a` keeps `re` busy for ever."""
     expression = _expression(pattern)
     try:
         return _by_re2(expression) or re.compile(expression, re.DOTALL)
@@ -186,12 +189,12 @@ def _by_re2(expression: str) -> _Expression | None:
 
 
 def _known(text: str) -> str:
-    """Replace halves of surrogate pairs, which stand for bytes of a name that are no UTF-8."""
+    """Replace halves of surrogate pairs, which represent the bytes of a name that are no UTF-8."""
     return text.encode(errors="replace").decode()
 
 
 def _expression(pattern: str) -> str:
-    """Translate one pattern to a regular expression; `[` without its `]` stands for itself."""
+    """Translate one pattern to a regular expression; `[` without its `]` matches itself."""
     return "".join(_translated(match) for match in _TOKEN.finditer(pattern))
 
 

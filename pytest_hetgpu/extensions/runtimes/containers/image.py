@@ -1,4 +1,4 @@
-"""The image of a kind of hardware: built from a folder that is there, or a reference."""
+"""The image of a kind of hardware: built from an existing folder, or a reference."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pytest_hetgpu.model.job import Hardware, Image
 
 
 def image_of(kind: Hardware, places: Iterable[Path], build: tuple[Mapping[str, str], str]) -> Image:
-    """Return the image of a folder with a Dockerfile, looked for like a matrix, else of a reference.
+    """Return the image of a folder with a Dockerfile, searched for like a matrix; else of a reference.
 
-    `build` are the arguments and the network that the inventory has for it. UsageError for a folder that is not there.
+    `build` are the arguments and the network from the inventory. Raise UsageError for a missing folder.
     """
     wanted = kind.image or ""
     folder = next((place / wanted for place in places if (place / wanted / DOCKERFILE).is_file()), None)

@@ -1,4 +1,4 @@
-"""What a matrix says of containers and of the images that are built for them."""
+"""The schema of a matrix for containers, and for the images that are built for them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field
 
 from pytest_hetgpu.extensions.shapes import Bytes, Env, Form, Name, Names, Shape, Text, Texts
 
-# What a container engine takes as a path or a name: no option, nothing that a list would split.
+# A path or a name that container engines accept: no option, and no separator of a list.
 Path = Annotated[str, Form(r"^/[^\x00,\s]*$", "be an absolute path, without spaces and commas")]
 ImageName = Annotated[str, Form(r"^[A-Za-z0-9_/][^\x00\s]*$", "be a reference or a folder, without spaces")]
 Image = Annotated[ImageName | None, Field(description="a reference, or a folder with a Dockerfile")]
@@ -31,7 +31,7 @@ def _paths(value: Any) -> Any:
 
 
 class ContainerShape(Shape):
-    """What a container gets; a key replaces what its platform has for it; `docker run` has options of these names."""
+    """The options of a container, named as those of `docker run`; a key replaces the value of its platform."""
 
     network: Literal["auto", "user", "host"] = "auto"
     devices: Annotated[tuple[Path, ...], BeforeValidator(_paths, json_schema_input_type=Path | list[Path])] = ()
@@ -47,7 +47,7 @@ class ContainerShape(Shape):
 
 
 class BuildShape(Shape):
-    """How an image is built from its folder."""
+    """The options for building an image from its folder."""
 
     args: Env = {}
     network: Literal["", "default", "host", "none"] = ""

@@ -35,7 +35,7 @@ def runtimes() -> Iterator[tuple[str, type[NodeProvider]]]:
 
 @contextmanager
 def mistakes_of(name: str) -> Iterator[None]:
-    """Turn whatever the code of a runtime raises inside into a ProvisionError that names the runtime."""
+    """Turn any exception of a runtime's code inside into a ProvisionError that names the runtime."""
     try:
         yield
     except HetgpuError:
@@ -54,7 +54,7 @@ def broken_runtimes() -> Iterator[str]:
 
 
 def restored(node: Node) -> Node:
-    """Return a node of a job that was read from a run's folder with settings of its runtime's own class."""
+    """Return a node from a stored run, with settings of its runtime's own class."""
     hardware = node.hardware
     if not isinstance(hardware.settings, Stored):
         return node
@@ -77,6 +77,6 @@ def conflict(kinds: Sequence[Hardware], *, launcher: bool = False) -> str:
 
 
 def loss_of(key: str) -> Loss | None:
-    """Return the loss that a signature's key (`WHAT@RUNTIME`) stands for; None for any other key."""
+    """Return the loss for a signature's key (`WHAT@RUNTIME`); None for any other key."""
     name = key.rpartition("@")[2]
     return runtime_of(name).losses.get(key) if name in names("runtimes") else None

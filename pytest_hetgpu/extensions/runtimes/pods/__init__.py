@@ -1,1 +1,1 @@
-"""Nodes that are pods: their settings, and the names that their objects go by. Pure."""
+"""Nodes that are pods: their settings, and the names of their objects. Pure."""

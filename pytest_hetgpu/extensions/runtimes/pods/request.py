@@ -1,4 +1,4 @@
-"""What Kubernetes is asked for to have nodes: pods, a node each, and the names and labels that they go by."""
+"""The request to Kubernetes for nodes: one pod per node, and the names and labels of the objects. Pure."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ RUNAI = "runai-scheduler"
 # The operators of Kubeflow have one template for all workers of a job.
 UNIFORM = {"mpijob": "an MPIJob", "pytorchjob": "a PyTorchJob"}
 KINDS = ("job", *UNIFORM, "volcano")
-# What a GPU is asked for by, as the device plugins of NVIDIA and AMD offer them.
+# The resource names of GPUs, from the device plugins of NVIDIA and AMD.
 GPUS = {"cuda": "nvidia.com/gpu", "rocm": "amd.com/gpu"}
-# Variables that operators put into pods, which mpirun, torchrun and ranks would take for their own.
+# Variables that operators set in pods; mpirun, torchrun and ranks would take them for their own.
 INJECTED = {
     "pytorchjob": (
         *("MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE", "PET_MASTER_ADDR", "PET_MASTER_PORT", "PET_NNODES"),
@@ -26,13 +26,13 @@ INJECTED = {
     ),
 }
 
-# A name is that of a Service too (RFC 1035), with room for what controllers append: -worker-4095, -0-17-x7k2p.
+# A Service has the same name (RFC 1035). Controllers append suffixes such as -worker-4095 and -0-17-x7k2p.
 _LONGEST_NAME, _LONGEST_LABEL = 40, 63
 
 
 @dataclass(frozen=True, slots=True)
 class Toleration:
-    """A taint that pods do not mind; empty fields are left out, `seconds` is None for ever."""
+    """A taint that the pods tolerate; empty fields are left out, `seconds` is None for ever."""
 
     key: str = ""
     operator: str = "Exists"
@@ -43,11 +43,11 @@ class Toleration:
 
 @dataclass(frozen=True, slots=True)
 class Pods:
-    """One kind of node as Kubernetes is asked for it: empty fields leave the choice to the cluster.
+    """One kind of node in a request to Kubernetes: empty fields leave the choice to the cluster.
 
-    `kind` is what the pods are made by (KINDS). `project` is RunAI's: it stands for its namespace, scheduler and queue.
-    `resources` are requests and limits alike, `shm` is in bytes, `claims` are volumes (PVC) and where they are seen. A
-    node must be ready within `ready` seconds, and its pod ends by itself after `ttl`.
+    `kind` is the kind of the object that makes the pods (KINDS). `project` is a RunAI project: it sets namespace,
+    scheduler and queue. `resources` are requests and limits alike, `shm` is in bytes, `claims` are volumes (PVC) and
+    their mount paths. A node must be ready within `ready` seconds, and its pod ends by itself after `ttl` seconds.
     """
 
     kind: str = "job"
@@ -76,27 +76,27 @@ class Pods:
 
     @property
     def where(self) -> str:
-        """The namespace, RunAI's of the project unless another is given; "" is that of the context."""
+        """Return the namespace, by default that of the RunAI project; "" is that of the context."""
         return self.namespace or (f"runai-{self.project}" if self.project else "")
 
     @property
     def scheduled_by(self) -> str:
-        """The scheduler's name; "" is the cluster's default."""
+        """Return the scheduler's name; "" is the cluster's default."""
         return self.scheduler or (RUNAI if self.project else "volcano" if self.kind == "volcano" else "")
 
     @property
     def queued_in(self) -> str:
-        """The queue; RunAI has one by the name of each project."""
+        """Return the queue; RunAI has one by the name of each project."""
         return self.queue or self.project
 
     @property
     def container(self) -> str:
-        """What the container of a pod is called: the operator of PyTorchJobs knows it by that name alone."""
+        """Return the name of the container of a pod: the operator of PyTorchJobs finds it by that name alone."""
         return "pytorch" if self.kind == "pytorchjob" else "main"
 
 
 def quarrel(kinds: Sequence[tuple[str, Pods]], *, launcher: bool = False) -> str:
-    """Why hardware (by name) cannot be pods of one placement, and what to do; "" where it can.
+    """Return why hardware (by name) cannot be pods of one placement, and advice; "" if it can.
 
     `launcher`: the last is a node without ranks, for which an MPIJob has a template of its own.
     """
@@ -122,7 +122,7 @@ def quarrel(kinds: Sequence[tuple[str, Pods]], *, launcher: bool = False) -> str
 
 
 def label(text: str) -> str:
-    """Text as the value of a label: itself where it can be one, else what can with a digest of the text."""
+    """Convert a text to the value of a label: a valid text as it is, else its valid part with a digest."""
     if re.fullmatch(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?", text, re.ASCII):
         return text
     plain = re.sub(r"[^A-Za-z0-9_.-]+", "-", text).strip("_.-")[: _LONGEST_LABEL - 9]
@@ -130,7 +130,7 @@ def label(text: str) -> str:
 
 
 def object_name(placement: str, token: str = "") -> str:
-    """Return the name of a placement's pods: `hetgpu-aws-mixed`, with a token if several may be there at a time."""
+    """Return the name of a placement's pods: `hetgpu-aws-mixed`, with a token if several may exist at a time."""
     plain = re.sub(r"[^a-z0-9]+", "-", placement.lower()).strip("-")
     room = _LONGEST_NAME - len("hetgpu--") - len(token)
     if plain != placement or not 0 < len(plain) <= room:

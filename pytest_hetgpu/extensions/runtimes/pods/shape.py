@@ -1,4 +1,4 @@
-"""The shape of what Kubernetes is asked for: with a kind of hardware in a matrix, and for a site in an inventory."""
+"""The schema of a request to Kubernetes: for a kind of hardware in a matrix, and for a site in an inventory."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Subdomain = Annotated[
     _PLAIN,
 ]
 Queue = Annotated[Subdomain, Form(r"^.{1,63}$", "have at most 63 characters, as the value of a label")]
-# Its namespace is called runai-PROJECT.
+# The namespace of a project is runai-PROJECT.
 Project = Annotated[Dns, Form(r"^.{1,57}$", "have at most 57 characters, as the namespace is runai-PROJECT")]
 LABEL = Form(
     r"^([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?$",
@@ -45,7 +45,7 @@ Key = Annotated[
         "be a key as Kubernetes takes it: NAME or DOMAIN/NAME",
     ),
 ]
-# A context is what somebody called it in a kubeconfig; it becomes an argument.
+# The user chooses the name of a context in a kubeconfig; the name becomes an argument.
 Context = Annotated[str, Form(r"^[A-Za-z0-9_][A-Za-z0-9_.:/@+-]*$", "start with a letter or digit and hold no spaces")]
 Quantity = Annotated[
     str,
@@ -57,7 +57,7 @@ Quantity = Annotated[
 ]
 Annotation = Annotated[
     str,
-    # Neither what a terminal or a shell takes for more than text, nor what YAML has no word for.
+    # No character that terminals or shells interpret, and none that YAML cannot write.
     Form(
         "^[^\\x00-\\x08\\x0a-\\x1f\\x7f-\\x9f\\u061c\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069\\ud800-\\udfff\\ufeff\\ufffe\\uffff]"
         "{0,65536}$",
@@ -105,7 +105,7 @@ def _resources(found: dict[str, str]) -> dict[str, str]:
 
 
 def _amount(value: str) -> str:
-    """As requests take it: `0` asks for none."""
+    """Return an amount in the form of requests: `0` requests nothing."""
     return "0" if not value.strip("0.") else value
 
 
@@ -116,7 +116,7 @@ Annotations = Annotated[dict[Key, Annotation], AfterValidator(_not_ours)]
 
 
 class TolerationShape(Shape):
-    """A taint of nodes that the pods do not mind."""
+    """A taint of nodes that the pods tolerate."""
 
     key: Key | None = None
     operator: Literal["Exists", "Equal"] | None = None
@@ -135,7 +135,7 @@ class TolerationShape(Shape):
         return self
 
     def toleration(self) -> Toleration:
-        """Return the noun; a value means Equal."""
+        """Return the value object; a value means Equal."""
         operator = self.operator or ("Equal" if self.value else "Exists")
         return Toleration(self.key or "", operator, self.value, self.effect or "", self.seconds)
 
@@ -144,7 +144,7 @@ _MERGED = ("resources", "annotations", "labels", "node_selector", "claims")
 
 
 class PodsShape(Shape):
-    """What Kubernetes is asked for to have a node of this kind."""
+    """The request to Kubernetes for a node of this kind."""
 
     kind: Annotated[
         str | None,
@@ -185,7 +185,7 @@ class PodsShape(Shape):
     ttl: Annotated[int | None, Field(ge=60, le=604800, description="seconds after which a pod ends by itself")] = None
 
     def over(self, pods: Pods) -> Pods:
-        """With what is given here put in the place of what was; maps key by key."""
+        """Return the settings with the given keys replaced by these; maps are merged key by key."""
         given = {name: value for name in self.model_fields_set if (value := getattr(self, name)) is not None}
         given.pop("prefix", None)
         for name in _MERGED:
@@ -197,14 +197,14 @@ class PodsShape(Shape):
 
 
 def reference(image: str) -> str:
-    """Return an image that a cluster can pull; ValueError for a folder, or anything else."""
+    """Return an image that a cluster can pull; raise ValueError for a folder, or anything else."""
     if image.startswith(("containers/", "/", ".")):
         raise ValueError(f"a cluster cannot build {show(image)}: build it, push it, and give its reference")
     return _IMAGE.check(image)
 
 
 class PodsSite(PodsShape):
-    """What a site's Kubernetes is asked for, over what the matrix says; `prefix` is where the image has its MPI."""
+    """The Kubernetes request of a site, which overrides that of the matrix; `prefix` is the image's folder of MPI."""
 
     image: Annotated[str, AfterValidator(reference)] | None = None
     prefix: Prefix | None = None

@@ -1,4 +1,4 @@
-"""What the name of an interface says of it: engines, virtual machines and VPNs have names of their own. Pure."""
+"""The kind of an interface by its name: engines, virtual machines and VPNs use names of their own. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _TUNNELS = ("tun*", "tap*", "wg*", "ppp*", "tailscale*", "zt*", "utun*", "vxlan*
 
 
 def kind_of(name: str) -> str:
-    """Tell a bridge or a tunnel by the name that engines and VPNs give it; "" for any other interface."""
+    """Recognise a bridge or a tunnel by the name that engines and VPNs give it; return "" for any other interface."""
     if name == LOOPBACK:
         return "loopback"
     for kind, globs in {"bridge": _BRIDGES, "tunnel": _TUNNELS}.items():

@@ -1,4 +1,4 @@
-"""What only the kernel can tell: who our children are, when a process ends, and to whom orphans fall."""
+"""Facts that only the kernel has: this process's children, the end of a process, and the adoption of orphans."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 _SET_CHILD_SUBREAPER, _GET_CHILD_SUBREAPER = 36, 37
 _THREADS = "/proc/self/task"
-_WITHOUT_PIDFD = 0.01  # seconds between two looks
-HEEDING = 1.0  # seconds a wait may go on with a signal unheard, which came just before it began or to another thread
+_WITHOUT_PIDFD = 0.01  # seconds between two checks
+HEEDING = 1.0  # seconds that a wait may last after an unnoticed signal, which came just before it or to another thread
 
 
 def children() -> frozenset[int]:
-    """Pids of this process's children, those that ended and were not reaped included."""
+    """Return the pids of this process's children, including those that ended and were not reaped."""
     try:
         by_thread = [_read(f"{_THREADS}/{thread}/children") for thread in os.listdir(_THREADS)]  # noqa: PTH208
     except (FileNotFoundError, ProcessLookupError):
@@ -36,7 +36,7 @@ def children() -> frozenset[int]:
 
 
 def _read(path: str) -> bytes:
-    """By the kernel's calls alone: a cell asks for some ten of these."""
+    """Read a file with system calls alone: a cell reads some ten of these."""
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         return b"".join(iter(lambda: os.read(file, 1 << 16), b""))
@@ -45,7 +45,7 @@ def _read(path: str) -> bytes:
 
 
 def still_running(pids: Iterable[int], seconds: float) -> set[int]:
-    """Those of `pids` that still run when all have ended or `seconds` have passed. Reaps none of them."""
+    """Return those of `pids` that still run when all have ended or `seconds` have passed. Reap none of them."""
     try:
         return _poll(pids, seconds)
     except (AttributeError, OSError):
@@ -96,10 +96,10 @@ def _ended(pid: int) -> bool:
 
 
 class Custody:
-    """The role of the one to whom its descendants' orphans fall, instead of to init: ours while jobs run.
+    """The subreaper role, in which this process adopts the orphans of its descendants instead of init, while jobs run.
 
-    It is an attribute of the whole process, and counted, because jobs may run in several threads.
-    `launchers` are the pids of all running jobs' launchers; hold `lock` to read or change it.
+    It is an attribute of the whole process. It is counted, because jobs may run in several threads. `launchers` are the
+    pids of all running jobs' launchers; hold `lock` to read or change it.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Whoever keeps account of what this process starts, so that somebody can remove it should we be killed."""
+"""The record of everything that this process starts, so that a watchdog can remove it after this process was killed."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ OWNER_FILE = ".owner"
 
 
 class ResourceTracker:
-    """Keeps none. Each method is called before anything is made at that place."""
+    """A tracker that records nothing. Callers call each method before they create anything at that location."""
 
     label = ""
-    """The text that everything made carries; "" where nothing is to carry one."""
+    """The label of everything that is made; "" for none."""
 
     shared = ""
-    """The same for what all processes of a run use, and whoever made it may end before the others."""
+    """The label of objects that all processes of a run share; their maker may end before the others."""
 
     def processes(self) -> None:
         """Record that processes of this machine are about to be started."""
 
     def host(self, host: str, reach: ConnectionInfo) -> Callable[[], None]:
-        """Record that an agent is about to be started on a host; call the result when it has ended by itself."""
+        """Record that an agent is about to start on a host; call the result when it has ended by itself."""
         return lambda: None
 
     def place(self, spot: Location, *, once: bool = False) -> Callable[[], None]:
-        """Something is about to be made at a spot; call what this gives when it is gone.
+        """Record that something is about to be created at a location; call the result after its removal.
 
-        `once`: a spot that is known already is not written down again.
+        `once`: do not record a known location again.
         """
         return lambda: None
 
     def cleared(self, spot: Location) -> None:
-        """Nothing with our label is at a spot any more."""
+        """Record that nothing with this run's label is at a location any more."""
 
 
 def marked(env: Mapping[str, str], label: str = "") -> dict[str, str]:
-    """Return the environment of a process of this machine, with that label, else ours if there is one."""
+    """Return the environment of a process of this machine, with that label, else the tracker's if it has one."""
     label = label or tracker().label
     return {**env, VARIABLE: label} if label else dict(env)
 
@@ -50,10 +50,10 @@ class _Kept:
 
 
 def use_tracker(tracker: ResourceTracker) -> None:
-    """From now on everything is told to the tracker."""
+    """Send all later records to this tracker."""
     _Kept.tracker = tracker
 
 
 def tracker() -> ResourceTracker:
-    """Who is to be told."""
+    """Return the tracker that gets the records."""
     return _Kept.tracker

@@ -1,4 +1,4 @@
-"""A link's pipe that is a process's stdin and stdout: ssh's, or an agent's on this machine."""
+"""The pipe of a connection: the stdin and stdout of ssh, or of an agent on this machine."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from contextlib import suppress
 from pytest_hetgpu.extensions.runtimes.process.ledger import marked, tracker
 
 _PATIENCE = 5.0  # seconds for a process whose pipe is closed to end by itself
-_LINES, _LONGEST = 40, 1000  # of stderr that are kept, and bytes in one
+_LINES, _LONGEST = 40, 1000  # lines of stderr that are kept, and bytes per line
 
 
 class ProcessPipe:
-    """Starts `argv` in a session of its own, where a terminal's Ctrl-C does not reach it; raises what Popen raises.
+    """A process in its own session, beyond the reach of a terminal's Ctrl-C.
 
-    Its stdin closes when this process ends, however it ends: whatever reads it ends then too. It carries our label, or
-    the one given.
+    The constructor raises the errors of Popen. The process's stdin closes when this process ends, however it ends: a
+    process that reads it ends then too. It carries the given label, or that of the tracker.
     """
 
     def __init__(self, argv: Sequence[str], env: Mapping[str, str] | None = None, label: str = "") -> None:
@@ -35,7 +35,7 @@ class ProcessPipe:
         self._listener.start()
 
     def send(self, data: bytes) -> None:
-        """As `Pipe.send`."""
+        """Implement `Pipe.send`."""
         stdin, left = self._process.stdin, memoryview(data)
         assert stdin is not None
         with self._sending:
@@ -45,18 +45,18 @@ class ProcessPipe:
                 left = left[os.write(stdin.fileno(), left) :]
 
     def recv(self, size: int) -> bytes:
-        """As `Pipe.recv`."""
+        """Implement `Pipe.recv`."""
         stdout = self._process.stdout
         assert stdout is not None
         with self._receiving:
             return b"" if stdout.closed else os.read(stdout.fileno(), size)
 
     def close(self) -> None:
-        """As `Pipe.close`: the process is told by the end of its stdin, and killed if it stays."""
+        """Implement `Pipe.close`: end the process's stdin, and kill the process if it stays."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         with self._closing:
-            if not self._sending.acquire(timeout=_PATIENCE):  # nobody reads what is sent
+            if not self._sending.acquire(timeout=_PATIENCE):  # the other end does not read
                 self._process.kill()
                 self._sending.acquire()
             with suppress(OSError):
@@ -71,7 +71,7 @@ class ProcessPipe:
                 self._process.stdout.close()
 
     def why_ended(self) -> str:
-        """As `Pipe.why_ended`: what it last said on stderr, else its exit status."""
+        """Implement `Pipe.why_ended`: return the last lines of its stderr, else its exit status."""
         return self.stderr() or f"the connection ended ({_status(self.returncode())})"
 
     def returncode(self) -> int:
@@ -80,7 +80,7 @@ class ProcessPipe:
         return self._process.returncode
 
     def stderr(self) -> str:
-        """Return the last lines of stderr, once it has ended."""
+        """Return the last lines of stderr, once the process has ended."""
         self._listener.join(_PATIENCE)
         return "\n".join(self._lines)
 

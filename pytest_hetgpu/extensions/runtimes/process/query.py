@@ -1,4 +1,4 @@
-"""Commands of this machine that say which hosts there are (scontrol, sinfo, kubectl): asked once, nothing changed."""
+"""Read-only commands of this machine that list hosts (scontrol, sinfo, kubectl). Each runs once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SECONDS = 30.0
 
 
 def ask(commands: Sequence[tuple[str, ...]]) -> bytes:
-    """Return the output of the first of `commands` that succeeds; NotHere names for each why it did not."""
+    """Return the output of the first of `commands` that succeeds; NotHere lists the failure of each."""
     told: list[str] = []
     for command in commands:
         name = " ".join(command)

@@ -12,19 +12,19 @@ from pathlib import Path
 
 from pytest_hetgpu.extensions.package_data import REMOTE
 
-_FOLDER = Path("/dev/shm")  # noqa: S108 - only looked through
+_FOLDER = Path("/dev/shm")  # noqa: S108 - only listed
 _MAYBE = re.compile(r"mpich_|vader_segment|sm_segment|ucx_shm")
 _PATIENCE = 30.0
 
 
 class Segments:
-    """The segments that there were before a job; `before` has their names if that was another process's job."""
+    """The segments that existed before a job; `before` has their names if the job belonged to another process."""
 
     def __init__(self, before: Iterable[str] | None = None) -> None:
         self.before = _names() if before is None else frozenset(before)
 
     def clear(self) -> None:
-        """Remove those made since that nobody uses; whether that is so is looked at only where there are any."""
+        """Remove newer segments without users; check the users only if there are any such segments."""
         since = _names() - self.before
         if since:
             command = (sys.executable, "-I", "-S", "-", json.dumps(sorted(since)))

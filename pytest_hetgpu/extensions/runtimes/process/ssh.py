@@ -1,4 +1,4 @@
-"""How ssh is called, and what its complaints mean. The user's configuration, agent and known hosts stay in force."""
+"""Calls of ssh, and the meaning of its errors. The user's configuration, agent and known hosts stay in force."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.model.job import ConnectionInfo
 
 _OPTIONS = (
-    "BatchMode=yes",  # nobody is there to be asked
+    "BatchMode=yes",  # there is no user to answer
     "ConnectTimeout=10",
     "ServerAliveInterval=15",
     "ServerAliveCountMax=4",
-    "ControlMaster=no",  # an open master connection is used, but none that would outlive us is made
+    "ControlMaster=no",  # an open master connection is used, but none that would outlive this process is made
     "ForwardX11=no",
     "ForwardAgent=no",
     "PermitLocalCommand=no",
@@ -37,14 +37,14 @@ def ssh_command(host: str, reach: ConnectionInfo, remote: Sequence[str], *option
 
 
 def _login(host: str, reach: ConnectionInfo) -> str:
-    """Return the command that a user types to try it."""
+    """Return the ssh command that a user types to test the login."""
     port = f" -p {reach.port}" if reach.port is not None else ""
     key = f" -i {shlex.quote(reach.key)}" if reach.key is not None else ""
     return f"ssh{port}{key} {f'{reach.user}@' if reach.user else ''}{host.strip('[]')}"
 
 
 def explained(host: str, reach: ConnectionInfo, said: str, returncode: int) -> str:
-    """Why ssh ended, told from its stderr: what was found, then what to do, then its own words."""
+    """Return why ssh ended, from its stderr: the cause, then advice, then the message of ssh."""
     at = f"{host}, port {reach.port}" if reach.port is not None else host
     who = f" as {reach.user}" if reach.user is not None else ""
     login = _login(host, reach)

@@ -1,8 +1,9 @@
-"""The processes of one job, from its launcher to the last stray, and how they are stopped.
+"""The processes of one job, from its launcher to the last orphan, and how they are stopped.
 
-Ranks make process groups of their own, daemons leave the session, their parents die: no single mark holds them all.
-A process belongs to a job if it descends from the launcher, is in the launcher's session, carries the job's label in
-its environment, or is an orphan that fell to us while the job ran and that nobody else can have started.
+Ranks make process groups of their own, daemons leave the session, their parents die: no single mark holds them all. A
+process belongs to a job if it descends from the launcher, or is in the launcher's session. It also belongs to the job
+if its environment carries the job's label. An orphan that this process adopted while the job ran belongs to the job,
+too. The exception is an orphan that other code here may have started.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ if TYPE_CHECKING:
 
 LABEL = "HETGPU_JOB"
 
-_LINGER = 0.25  # seconds in which what the launcher left may end by itself
-_KILL_LIMIT = 10.0  # seconds after which a process that even KILL does not end is given up
+_LINGER = 0.25  # seconds in which the launcher's leftovers may end by themselves
+_KILL_LIMIT = 10.0  # seconds after which a process that survives even KILL is given up
 
 
 class Tree:
-    """One job's processes. `env` is the environment its launcher gets, the label (a random hex word) on top of it."""
+    """One job's processes. `env` is the environment of its launcher, plus the label (a random hex word)."""
 
     def __init__(self, env: Mapping[str, str], word: str) -> None:
         tracker().processes()
@@ -41,7 +42,7 @@ class Tree:
         self._launcher: subprocess.Popen[bytes] | None = None
 
     def launch(self, argv: Sequence[str], sink: int) -> None:
-        """Start the launcher, printing to the file descriptor `sink`; raises what Popen raises."""
+        """Start the launcher, printing to the file descriptor `sink`; raise the errors of Popen."""
         with custody.lock:
             self._launcher = subprocess.Popen(
                 argv, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, env=self.env, start_new_session=True
@@ -49,18 +50,18 @@ class Tree:
             custody.launchers.add(self._launcher.pid)
 
     def wait(self, seconds: float) -> bool:
-        """Block until the launcher has ended or `seconds` have passed; whether it ended."""
+        """Block until the launcher has ended or `seconds` have passed; return whether it ended."""
         return not still_running(self._launchers(), seconds)
 
     def pids(self) -> set[int]:
-        """Return the job's processes that run now."""
+        """Return the pids of the job's running processes."""
         return set(self._left())
 
     def clear(self, grace: float) -> int | None:
-        """Stop whatever is left, reap it, and return the launcher's return code (None: nobody can tell it).
+        """Stop and reap all processes of the job; return the launcher's return code (None: another process reaped it).
 
-        A launcher that still runs is asked first and has `grace` seconds to clean up, then the rest is asked and has
-        half of that. A KeyboardInterrupt meanwhile means that nothing more is waited for: straight to KILL.
+        A running launcher gets TERM first and has `grace` seconds to clean up. Then the rest gets TERM and has half of
+        that. After a KeyboardInterrupt, this waits for nothing more and sends KILL at once.
         """
         gently = True
         while True:
@@ -75,7 +76,7 @@ class Tree:
         return {self._launcher.pid} if self._launcher else set()
 
     def _is_clear(self) -> bool:
-        """Whether nothing can be left, told from the list of our children alone."""
+        """Return whether no process can be left, by the list of this process's children alone."""
         launcher = self._launchers()
         return custody.gathers_orphans and children() - self._earlier <= launcher and not still_running(launcher, 0)
 
@@ -98,7 +99,8 @@ class Tree:
         others: frozenset[int] | None = None
         while True:
             left, fallen = self._left(), children() - self._earlier - self._launchers()
-            # One look misses what forks meanwhile: only children that are still there at the next one are others'.
+            # One check misses processes that fork meanwhile. Only children that are still there at the next check are
+            # foreign.
             if not left and (not fallen or fallen == others):
                 return
             others = fallen
@@ -147,15 +149,15 @@ class Tree:
         return parent == os.getpid() and not self._is_of_others(process.pid, session, env)
 
     def _is_of_others(self, pid: int, session: int | None, env: Mapping[str, str]) -> bool:
-        """Whether a child of ours without the label (it ended, or wiped its environment) is not this job's orphan."""
+        """Return whether a child without the label (it ended, or wiped its environment) is no orphan of this job."""
         with custody.lock:
             if pid in custody.launchers or pid in self._earlier:
                 return True
-        # A job's processes begin outside our session and cannot come back to it.
+        # A job's processes begin outside this session and cannot come back to it.
         return session in (None, os.getsid(0)) or self._inherited.items() <= env.items()
 
     def _reap_launcher(self) -> int | None:
-        """By waitpid, not Popen.wait: where somebody else has reaped it, Popen says 0."""
+        """Reap by waitpid, not Popen.wait: if other code has reaped it, Popen returns 0."""
         if self._launcher is None:
             return None
         code = None
@@ -163,12 +165,12 @@ class Tree:
             pid, status = os.waitpid(self._launcher.pid, os.WNOHANG)
             code = os.waitstatus_to_exitcode(status) if pid else None
         custody.launchers.discard(self._launcher.pid)
-        self._launcher.returncode = code or 0  # read by nobody; without it Popen would look for the process again
+        self._launcher.returncode = code or 0  # read by no code; without it Popen would look for the process again
         return code
 
 
 def _signal(processes: Iterable[psutil.Process], number: signal.Signals) -> None:
-    """Send a signal; with TERM also CONT, for a stopped process acts on nothing but KILL."""
+    """Send a signal; with TERM also CONT, because a stopped process reacts only to KILL."""
     import psutil
 
     for process in processes:
@@ -179,7 +181,7 @@ def _signal(processes: Iterable[psutil.Process], number: signal.Signals) -> None
 
 
 def _processes() -> dict[int, tuple[psutil.Process, int]]:
-    """All processes of this machine, each with its parent's pid."""
+    """Return all processes of this machine, each with its parent's pid."""
     import psutil
 
     table: dict[int, tuple[psutil.Process, int]] = {}
@@ -198,7 +200,7 @@ def _session(pid: int) -> int | None:
 
 
 def _environment(process: psutil.Process) -> dict[str, str]:
-    """Return the environment that a process was started with; empty if it ended, or is not ours to read."""
+    """Return the environment that a process was started with; empty if it ended, or access is denied."""
     import psutil
 
     try:

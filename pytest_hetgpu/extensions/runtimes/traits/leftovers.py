@@ -1,4 +1,4 @@
-"""The locations at which killed runs of a runtime leave things: how they are recorded, listed and cleared."""
+"""The locations at which killed runs of a runtime leave objects: how they are recorded, listed and cleared."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pytest_hetgpu.model.job import ConnectionInfo
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A place at which things of a run may be left.
+    """A location at which objects of a run may be left.
 
     A ledger records it, so it holds all that is needed to get there after this process has ended.
     """
 
     #: `processes` (of this machine), `host`, or the `location_kind` of a runtime.
     kind: str
-    #: The host, or whatever else the runtime puts there.
+    #: : The host, or another value of the runtime.
     host: str = ""
     reach: ConnectionInfo = field(default_factory=ConnectionInfo)
     environ: tuple[tuple[str, str], ...] = ()
@@ -27,7 +27,7 @@ class Location:
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """A thing that carries a label of ours."""
+    """An object that carries a label of this project."""
 
     #: `container`, `network`, `pod`, ...
     kind: str
@@ -38,12 +38,12 @@ class Leftover:
     owner: str
     #: Seconds since 1970, None if that is not known.
     created: float | None = None
-    #: It was removed already, and only takes its time.
+    #: : Its removal has begun, but takes some time.
     going: bool = False
 
 
 class LeftoverStore(abc.ABC):
-    """The things at one location. Errors are HetgpuErrors."""
+    """The objects at one location. Errors are HetgpuErrors."""
 
     #: The location, for people.
     words: str
@@ -52,22 +52,22 @@ class LeftoverStore(abc.ABC):
 
     @abc.abstractmethod
     def list(self) -> list[Leftover]:
-        """Return everything that carries a label of ours."""
+        """Return all objects that carry a label of this project."""
 
     @abc.abstractmethod
     def remove(self, found: Sequence[Leftover]) -> None:
-        """Remove things; one that is gone already is fine."""
+        """Remove objects; ignore those that are already removed."""
 
 
 class Leftovers:
-    """The locations of a runtime. There are none by default: what runs on hosts ends with the agent."""
+    """The locations of a runtime. There are none by default: processes on hosts end with the agent."""
 
     location_kind: ClassVar[str] = ""
     """The `kind` of its locations; "" for a runtime without any."""
 
     @classmethod
     def leftovers(cls, location: Location) -> LeftoverStore:
-        """Return the things at a location of its kind.
+        """Return the objects at a location of its kind.
 
         Raises:
             ProvisionError: The location cannot be used.

@@ -1,7 +1,8 @@
 """A runtime's shell lines for `--hetgpu-plan`: its nodes made, used and removed by hand. Pure.
 
-The lines of a placement come in this order: `allocate`, `prepare`, then a folder and the rank programs for each node
-(`exec_line`, `copy_line`), an sshd if there are several nodes, the command (`start_line`), `remove`, `release`.
+The lines of a placement begin with `allocate` and `prepare`. A folder and the rank programs for each node follow
+(`exec_line`, `copy_line`), and an sshd if there are several nodes. The command (`start_line`), `remove` and `release`
+come last.
 """
 
 from __future__ import annotations
@@ -20,34 +21,34 @@ def words_of(command: Command) -> tuple[str, ...]:
 
 
 class PlanLines:
-    """The lines. `nodes` are those of a job that are of this runtime; `placement` is the name for what is made."""
+    """The shell lines of a runtime. `nodes` are a job's nodes of this runtime; `placement` names created objects."""
 
     client: ClassVar[str] = "ssh"
     """The program that the lines need."""
     build_note: ClassVar[str] = ""
-    """A line about images that are built, for whoever runs the lines elsewhere."""
+    """A line about images that are built, for users who run the lines on another machine."""
     foreground_sshd: ClassVar[bool] = False
     """A process that a line leaves in the background ends with that line: an sshd stays in the foreground."""
 
     @classmethod
     def allocate(cls, job: Job, nodes: Sequence[Node], placement: str) -> Iterator[str]:
-        """Return the lines that ask for nodes: before they succeed there is nothing to remove."""
+        """Yield the lines that request nodes: before they succeed there is nothing to remove."""
         yield from ()
 
     @classmethod
     def prepare(cls, job: Job, nodes: Sequence[Node], placement: str) -> Iterator[str]:
-        """Return the lines after which commands can be run on the nodes."""
+        """Yield the lines after which commands can run on the nodes."""
         yield from cls.create(job, nodes, placement)
 
     @classmethod
     def create(cls, job: Job, nodes: Sequence[Node], placement: str) -> Iterator[str]:
-        """Return the lines of `prepare` that show how the nodes are made."""
+        """Yield the lines of `prepare` that show how the nodes are made."""
         yield from ()
 
     @classmethod
     def exec_line(cls, node: Node, placement: str, *argv: str, stdin: bool = False) -> str:
-        """Return the line that runs tokens on a node; `stdin`: they read what the line gets."""
-        # ssh hands its words to the login shell there, which takes them apart again.
+        """Return the line that runs tokens on a node; `stdin`: they read the stdin of the line."""
+        # ssh passes its words to the login shell there, which splits them again.
         return shlex.join((*_ssh(node), shlex.join(argv)))
 
     @classmethod
@@ -69,34 +70,34 @@ class PlanLines:
 
     @classmethod
     def alternatives(cls, job: Job, nodes: Sequence[Node], programs: str) -> Iterator[str]:
-        """Return other ways to start the job, each behind a line that says what it is."""
+        """Yield other ways to start the job, each after a line that describes it."""
         yield from ()
 
     @classmethod
     def remove(cls, job: Job, nodes: Sequence[Node], placement: str, folder: str) -> Iterator[str]:
-        """Return the lines that remove all that was made on nodes, or the nodes; `folder` is ours on each of them."""
+        """Yield the lines that remove nodes, or all created objects on them; `folder` is the run's folder on each."""
         for node in nodes:
             yield cls.exec_line(node, placement, "pkill", "-f", f"{folder}/host_key")
             yield cls.exec_line(node, placement, "rm", "-r", folder)
 
     @classmethod
     def release(cls, job: Job, nodes: Sequence[Node], placement: str) -> Iterator[str]:
-        """Return the lines that remove what nodes shared, after all else was removed."""
+        """Yield the lines that remove the shared objects of the nodes, after everything else was removed."""
         yield from ()
 
     @classmethod
     def sshd_user(cls, node: Node) -> str:
-        """Return the user of our sshd on a node; "" for whoever commands run as."""
+        """Return the user of the job's sshd on a node; "" for the user that commands run as."""
         return node.reach.user or ""
 
     @classmethod
     def before_sshd(cls, node: Node) -> str:
-        """Return shell words that stand before our sshd."""
+        """Return shell words to put before the start of sshd."""
         return "mkdir -p /run/sshd; " if cls.sshd_user(node) == "root" else ""
 
     @classmethod
     def address_expression(cls, node: Node, placement: str) -> str:
-        """Return shell words for the address of a node whose host is not known before it is there; else ""."""
+        """Return shell words for the address of a node whose host is unknown before the node exists; else ""."""
         return ""
 
 

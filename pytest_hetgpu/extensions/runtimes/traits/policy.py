@@ -19,7 +19,7 @@ MACHINE = "host"
 class LeaseRequest:
     """One lease: of a machine reached by ssh if `reach` is given, else of a name on this machine.
 
-    `words` name it for people. `alone`: why runs that are started on other machines are not kept off, if they are not.
+    `words` is its name for users. `alone` is the reason why the lease does not exclude runs on other machines; else "".
     """
 
     name: str
@@ -32,7 +32,7 @@ class LeaseRequest:
 class Loss:
     """A way in which nodes are taken from a job that did nothing wrong.
 
-    `service`: it is what makes the nodes that went away; once it is back the cell can be run again.
+    `service`: the service that makes the nodes failed; once it is back the cell can run again.
     """
 
     why: str
@@ -50,23 +50,23 @@ class Policy:
     `prefix` in there is the folder of the MPI.
     """
     request_type: ClassVar[Any] = None
-    """The class of what `make_settings` returns, if that is not `settings`: a frozen dataclass."""
+    """The class of the result of `make_settings`, if that is not `settings`: a frozen dataclass."""
 
     schedules: ClassVar[bool] = False
-    """A scheduler chooses the hosts, and lends them to nobody else."""
+    """Whether a scheduler chooses the hosts, and reserves them exclusively."""
     uses_containers: ClassVar[bool] = False
-    """The nodes are containers, made of `image` with the options of `container` and `build`."""
+    """Whether the nodes are containers, made of `image` with the options of `container` and `build`."""
     encloses: ClassVar[bool] = False
-    """MPI libraries take every node for a host of its own."""
+    """Whether MPI libraries take every node for a host of its own."""
     shares_files: ClassVar[bool] = False
-    """The nodes see the file systems of this machine, and the MPIs installed here."""
+    """Whether the nodes see the file systems of this machine, and the MPIs installed here."""
     needs_inventory: ClassVar[bool] = False
-    """Without an inventory there is no node; else this machine is the only one."""
+    """Whether there are no nodes without an inventory; else this machine is the only one."""
 
     losses: ClassVar[Mapping[str, Loss]] = {}
     """Keys of signatures, `WHAT@RUNTIME`, for the ways in which its nodes can be taken away."""
     rdma_advice: ClassVar[str] = "load the HCA's driver"
-    """How a node gets the RDMA device that it lacks."""
+    """The advice for a node that lacks its RDMA device."""
 
     @classmethod
     def check_image(cls, image: str | None) -> None:
@@ -87,7 +87,7 @@ class Policy:
 
     @classmethod
     def settings_of(cls, hardware: Hardware) -> Any:
-        """Return the settings of a kind of hardware of this runtime, also if its job was read from a run's folder."""
+        """Return the settings of a kind of hardware of this runtime, also for a job of a stored run."""
         found = hardware.settings
         if not isinstance(found, Stored):
             return found
@@ -105,12 +105,12 @@ class Policy:
 
     @classmethod
     def in_placement(cls, kinds: Sequence[Hardware], ranks: Sequence[int], index: int) -> Hardware:
-        """Return the kind at `index` of a placement, with what its settings say of its place there."""
+        """Return the kind at `index` of a placement, with its settings for that index."""
         return kinds[index]
 
     @classmethod
     def conflict(cls, kinds: Sequence[Hardware], *, launcher: bool = False) -> str:
-        """Return why kinds of this runtime cannot be nodes of one placement, and what to do; "" if they can.
+        """Return why kinds of this runtime cannot be nodes of one placement, and advice; "" if they can.
 
         `launcher`: the last is a node without ranks.
         """
@@ -128,8 +128,8 @@ class Policy:
 
     @classmethod
     def lease(cls, node: Node) -> LeaseRequest | None:
-        """Return what a cell holds for itself while it uses a node; None if nobody else can get that node.
+        """Return the lease that a cell holds while it uses a node; None if the node is exclusive anyway.
 
-        By default that is all of this machine.
+        By default the lease is for all of this machine.
         """
         return LeaseRequest(MACHINE, node.host)

@@ -105,7 +105,7 @@ class GpuError(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Key such as `NoDevice@gpu`; all errors about a binary without code for the device share one."""
+        """Return a key such as `NoDevice@gpu`; all errors about a binary without code for the device share one."""
         return f"{_KEYS.get(self.name, self.name)}@gpu"
 
 

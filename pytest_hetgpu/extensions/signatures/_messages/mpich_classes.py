@@ -1,4 +1,4 @@
-"""MPICH's words for MPI's error classes (src/mpi/errhan/baseerrnames.txt and errnames.txt)."""
+"""Texts of MPICH for the error classes of MPI (src/mpi/errhan/baseerrnames.txt and errnames.txt)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Meanings of the last lines of MPICH's error stacks.
+"""Meanings of the last lines of error stacks in MPICH.
 
-The texts are those of src/mpi/errhan/errnames.txt, src/mpid/ch4/netmod/ofi/errnames.txt (the macro `MPIDI_OFI_CALL`
-makes one for each call of libfabric) and src/mpid/ch4/netmod/ucx/errnames.txt; Intel MPI puts file and line into them.
+The texts are those of src/mpi/errhan/errnames.txt and src/mpid/ch4/netmod/ucx/errnames.txt. Those of
+src/mpid/ch4/netmod/ofi/errnames.txt belong to calls of libfabric: the macro `MPIDI_OFI_CALL` makes one for each. Intel
+MPI puts file and line into them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Meanings of NCCL's and RCCL's warnings: the `WARN(...)` calls in src/ of NCCL 2.4 to 2.30 and RCCL."""
+"""Meanings of warnings of NCCL and RCCL: the `WARN(...)` calls in src/ of NCCL 2.4 to 2.30 and RCCL."""
 
 from __future__ import annotations
 

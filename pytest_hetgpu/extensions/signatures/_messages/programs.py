@@ -1,8 +1,9 @@
 """Customary messages of programs that give up, and the lines of others that look like them.
 
-Also the panics of Go's runtime/panic.go and Rust's std/src/panicking.rs, the JVM's uncaught exceptions, amrex::Abort
-(Src/Base/AMReX.cpp), Charm++'s CmiAbort, Trilinos' TEUCHOS_TEST_FOR_EXCEPTION, HDF5's H5Eprint, libgfortran's STOP
-(runtime/stop.c), and the errors of LAMMPS (src/error.cpp), VASP, WRF, and MFEM.
+- Panics of Go (runtime/panic.go) and Rust (std/src/panicking.rs), and uncaught exceptions of the JVM.
+- amrex::Abort (Src/Base/AMReX.cpp), Charm++'s CmiAbort, Trilinos' TEUCHOS_TEST_FOR_EXCEPTION, HDF5's H5Eprint, and
+  libgfortran's STOP (runtime/stop.c).
+- The errors of LAMMPS (src/error.cpp), VASP, WRF, and MFEM.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Errors that a dead peer cannot cause: the kernel refuses and resets for a dead process, all others are the network's.
+"""Errors that a dead peer cannot cause: the kernel refuses and resets for a dead process. All others are the network's.
 
-Texts and numbers are Linux's for ENETDOWN, ENETUNREACH, ETIMEDOUT, EHOSTDOWN and EHOSTUNREACH.
+Texts and numbers are those of Linux for ENETDOWN, ENETUNREACH, ETIMEDOUT, EHOSTDOWN and EHOSTUNREACH.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Meanings of UCX's status in callers' messages: texts of `ucs_status_string` (src/ucs/type/status.c), or numbers."""
+"""Meanings of a UCX status in callers' messages: texts of `ucs_status_string` (src/ucs/type/status.c), or numbers."""
 
 from __future__ import annotations
 

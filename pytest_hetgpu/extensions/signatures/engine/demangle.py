@@ -1,9 +1,12 @@
 """Readable names: C++ symbols without their types, programs without the suffix of their MPI.
 
 Only the qualified name of a mangled symbol is needed. So only that part of the grammar is parsed, in one pass over at
-most `LONGEST` characters. Existing demanglers were rejected: native code that crashed on made-up symbols (libstdc++'s,
-by cxxfilt), 78 MB (symbolic), no types and no wheels for ARM (cpp-demangle), or recursive and without a release for
-years (itanium-demangler).
+most `LONGEST` characters. Existing demanglers were rejected:
+
+- cxxfilt: native code (libstdc++) that crashed on made-up symbols.
+- symbolic: 78 MB.
+- cpp-demangle: no types, and no wheels for ARM.
+- itanium-demangler: recursive, and without a release for years.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ def parse_ranges(ranges: str) -> Iterator[int]:
 
 
 def expand_hosts(names: str) -> tuple[str, ...]:
-    """Return the hosts of Slurm's `node[1-3,07],login`, zeros kept, up to a limit."""
+    """Return the hosts of a Slurm list like `node[1-3,07],login`, zeros kept, up to a limit."""
     found: list[str] = []
     for part in re.findall(r"[^,\[\]]*(?:\[[^\[\]]*\][^,\[\]]*|(?=,|$))", names[:_LONGEST_NAMES]):
         head, bracket, rest = part.partition("[")

@@ -116,7 +116,7 @@ def _library_of(source: str, name: str) -> str:
 
 
 def library_key(name: str) -> str:
-    """Return a library without parts that differ between builds: versions, Python's tags, hashes of repaired wheels.
+    """Return a library without parts that differ between builds: versions, tags of wheels, hashes of repaired wheels.
 
     The interpreter is `python`, both in libpython3.11.so.1.0 and in the program itself.
     """
@@ -172,7 +172,7 @@ def _system(frame: Frame) -> bool:
 
 
 def entry_point(frames: Sequence[Frame]) -> str | None:
-    """Return the outermost MPI function on the stack, as printed; else NCCL's, torch's, or a Fortran binding."""
+    """Return the outermost MPI function on the stack, as printed; else one of NCCL or torch, or a Fortran binding."""
     named = [(frame.function, frame.library) for frame in reversed(frames) if frame.function]
     found = (name for form in _ENTRIES for name, _ in named if form.fullmatch(name))
     bound = (name for name, lib in named if _FORTRAN_ENTRY.fullmatch(name) and _FORTRAN_LIBRARY.match(lib))
@@ -266,7 +266,7 @@ class Crash:
 
 
 def _named(frame: Frame | None) -> tuple[str | None, str | None]:
-    """Library and function of a frame; the interpreter's own functions differ between builds."""
+    """Return library and function of a frame; the interpreter's own functions differ between builds."""
     if frame is None:
         return None, None
     return frame.library or None, frame.function if library_key(frame.library) != "python" else None

@@ -174,7 +174,7 @@ def _agree(one: Sequence[object], other: Sequence[object]) -> bool:
 
 
 def _with_last_error(said: FailureMatch, report: FailureMatch) -> FailureMatch:
-    """Return an abort with its last error, and the report's frame; an assertion knows its function better."""
+    """Return an abort with its last error, and the report's frame; an assertion names its function more exactly."""
     words, death = said.signature, report.signature
     library, function = death.library or words.library, words.function or death.function
     framed = words.kind is Kind.CRASH and (library or function)

@@ -1,4 +1,4 @@
-"""Open MPI's blocks of `***` lines: an MPI error that ended the job, and MPI called too early or too late.
+"""Blocks of `***` lines in Open MPI: an MPI error that ended the job, and MPI called too early or too late.
 
 ompi/errhandler/errhandler_predefined.c and help-mpi-errors.txt print them, ompi/errhandler/errcode.c has the errors.
 """
@@ -59,7 +59,7 @@ class _ErrorBlock:
 
 
 class ErrorBlocks:
-    """Parser of blocks that ranks write into each other; their prefixes tell them apart."""
+    """Parser of blocks that ranks write into each other; their prefixes distinguish them."""
 
     def __init__(self) -> None:
         self._blocks: list[_ErrorBlock] = []

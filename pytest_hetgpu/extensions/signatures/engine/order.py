@@ -25,7 +25,7 @@ def by_priority(
     """Return every failure once, the most telling first: by priority, then by line.
 
     Reports of one death are merged (`merge`). `ranks` maps processes to ranks. `survived` returns whether the program
-    went on after a message that a library merely logged.
+    continued after a message that a library only logged.
     """
     ordered = sorted(matches, key=lambda match: match.signature.line)
     known = dict(ranks or {})

@@ -79,12 +79,12 @@ class MatchRule(_RuleFields):
 
     @property
     def weight(self) -> Priority:
-        """The priority, under its old name."""
+        """Return the priority, under its old name."""
         return self.priority
 
     @property
     def certain(self) -> bool:
-        """Whether it is fatal, under the old name."""
+        """Return whether it is fatal, under the old name."""
         return self.fatal
 
 

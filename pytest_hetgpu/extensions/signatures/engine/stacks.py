@@ -82,17 +82,17 @@ class Position(NamedTuple):
 
     @property
     def waits(self) -> bool:
-        """Whether it is in a call that others must take part in, and in nothing of the user's."""
+        """Return whether it is in a call that others must take part in, and in nothing of the user's."""
         return bool(self.call) and not self.within and not self.state
 
     @property
     def known(self) -> bool:
-        """Whether anything but its existence is known."""
+        """Return whether anything but its existence is known."""
         return bool(self.call or self.function or self.doing or self.state not in ("", "unseen"))
 
     @property
     def word(self) -> str:
-        """Its word in a key: equal for the same position in every kind of stack, "" if unknown."""
+        """Return its word in a key: equal for the same position in every kind of stack, "" if unknown."""
         if self.state:
             return "" if self.state == "unseen" else self.state
         if self.waits:
@@ -128,12 +128,12 @@ class StackSummary(NamedTuple):
 
     @property
     def apart(self) -> bool:
-        """Whether they wait in different places, so that no time will bring them together."""
+        """Return whether they wait in different places, so that no time will bring them together."""
         return bool(self.odd) and bool(self.others)
 
 
 def facts(position: Position) -> str:
-    """Return the facts that a line of ours adds for a position: `call=PMPI_Recv lib=libmpi.so.40 at=app.c:49`."""
+    """Return the facts that this package's line has for a position: `call=PMPI_Recv lib=libmpi.so.40 at=app.c:49`."""
     named = {
         "call": position.call if position.call.startswith("torch.") else position.entry,
         "lib": position.library,
@@ -147,7 +147,7 @@ def facts(position: Position) -> str:
 
 
 def parse_facts(position: Position, said: str) -> Position:
-    """Parse the position from the facts in a line of ours."""
+    """Parse the position from the facts in such a line."""
     words = [word.partition("=") for word in said.split()[:20]]
     named = {name: value for name, sign, value in words if sign}
     entry = named.get("call", "")

@@ -1,4 +1,4 @@
-"""Launchers and daemons of a job that a signal has stopped, as lines of ours in its output."""
+"""Launchers and daemons of a job that a signal has stopped, as lines of this package in its output."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ class StoppedProcess(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """`mpirun on node1 (pid 4711) was stopped by a signal (state T), send it SIGCONT`."""
+        """Return `mpirun on node1 (pid 4711) was stopped by a signal (state T), send it SIGCONT`."""
         where = f" on {self.host}" if self.host else ""
         return f"{self.name}{where} (pid {self.pid}) was stopped by a signal (state T), send it SIGCONT"
 
     @property
     def line(self) -> str:
-        """The line of ours that `parse_stopped` matches."""
+        """Return the line that `parse_stopped` matches."""
         return f"hetgpu: stopped: {self.sentence}"
 
 
 def parse_stopped(text: str) -> StoppedProcess | None:
-    """Return the process that a line of ours names."""
+    """Return the process that such a line names."""
     found = _LINE.match(text)
     return StoppedProcess(found["name"], found["host"] or "", int(found["pid"])) if found else None
 

@@ -1,4 +1,4 @@
-"""Python's tracebacks put together line by line: Lib/traceback.py and Python/traceback.c of CPython 3.6 to 3.14.
+"""Tracebacks of Python put together line by line: Lib/traceback.py and Python/traceback.c of CPython 3.6 to 3.14.
 
 Several exceptions may be chained in one text, stand side by side in a group, or be quoted by a wrapper.
 """
@@ -84,7 +84,7 @@ class RaisedException:
 
     @property
     def text(self) -> str:
-        """Name without its module, and message; with the following lines if they hold the reason."""
+        """Return the name without its module, and the message; also the following lines if they hold the reason."""
         head = f"{self.name}: {self.message}" if self.message else self.name
         return ("\n".join((head, *self.tail)) if _LONG.search(head) else head)[:_LONGEST]
 
@@ -115,7 +115,7 @@ class Tracebacks:
         self._said: LogLine | None = None
 
     def feed(self, said: LogLine) -> None:
-        """Take one line, whatever it holds."""
+        """Take any line."""
         text = said.text[:_LONGEST]
         self._announced = max(0, self._announced - 1)
         if self._in_group:

@@ -1,4 +1,4 @@
-"""What libraries, launchers and managers say of their versions in a log."""
+"""Versions that libraries, launchers and managers print in a log."""
 
 from __future__ import annotations
 

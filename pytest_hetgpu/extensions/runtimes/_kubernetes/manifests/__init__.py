@@ -1,1 +1,1 @@
-"""The objects that Kubernetes makes the pods of a placement from: a file for each kind. Pure."""
+"""The objects from which Kubernetes makes the pods of a placement: one file per kind. Pure."""

@@ -1,4 +1,4 @@
-"""What the objects of all kinds have in common: names, labels, and the pod that a node is."""
+"""The common parts of all kinds of objects: names, labels, and the pod that a node is."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from pytest_hetgpu.model.job import Node
 Manifest = dict[str, Any]
 
 NAME, GROUP = "hetgpu.name", "hetgpu.group"
-# What sshd and a program that is root need; all else is dropped, unless it is asked for.
+# sshd and programs that run as root need these. The pod drops all others, unless the matrix requests them.
 KEPT = ("AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SETUID", "SYS_CHROOT")
 STOPPING = 5  # seconds between TERM and KILL
 KEPT_AFTER = 600  # seconds that an object which has ended can still be read
 _QUEUES = {RUNAI: "runai/queue", "kai-scheduler": "kai.scheduler/queue"}
 KUEUE = "kueue.x-k8s.io/queue-name"
-# As kubectl takes them; the group tells apart kinds that several controllers have.
+# In the form that kubectl takes; the group distinguishes kinds that several controllers have.
 RESOURCES = {
     ("v1", "Service"): "services",
     ("batch/v1", "Job"): "jobs.batch",
@@ -39,7 +39,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What objects are made of: `name` is theirs, `marks` are ours of the run; `groups` are never empty."""
+    """The request for objects: `name` is their name, `marks` are the labels of the run; `groups` are never empty."""
 
     name: str
     marks: Mapping[str, str]
@@ -47,7 +47,7 @@ class Asked:
 
     @property
     def pods(self) -> Pods:
-        """What all pods share: kind, namespace, scheduler and queue are those of the first."""
+        """Return the settings that all pods share: kind, namespace, scheduler and queue are those of the first pod."""
         return pods_of(self.groups[0].nodes[0])
 
 
@@ -64,7 +64,7 @@ def pods_of(node: Node) -> Pods:
 
 
 def metadata(asked: Asked, name: str, pods: Pods) -> Manifest:
-    """Metadata of an object: our marks as labels, and in full as annotations."""
+    """Return the metadata of an object: the marks as labels, and in full as annotations."""
     labels, annotations = _queue(pods, apart=True)
     found: Manifest = {"name": name}
     if pods.where:
@@ -75,7 +75,7 @@ def metadata(asked: Asked, name: str, pods: Pods) -> Manifest:
 
 
 def template(asked: Asked, group: Group) -> Manifest:
-    """Return the pod of a group: it waits, with no rights in the cluster, until it is deleted or its time is over."""
+    """Return the pod of a group: it waits until its deletion or the end of its time, without rights in the cluster."""
     pods = pods_of(group.nodes[0])
     labels, annotations = _queue(pods, apart=False)
     spec: Manifest = {
@@ -84,7 +84,7 @@ def template(asked: Asked, group: Group) -> Manifest:
         "containers": [_container(pods)],
         "enableServiceLinks": False,
         "restartPolicy": "Never",
-        # The pause container reaps what nobody waits for, and `sleep` is not process 1, which TERM does not end.
+        # The pause container reaps orphans. `sleep` is not process 1, so TERM ends it.
         "shareProcessNamespace": True,
         "terminationGracePeriodSeconds": STOPPING,
     }
@@ -118,17 +118,17 @@ def service(asked: Asked) -> Manifest:
 
 
 def limits(pods: Pods) -> dict[str, str]:
-    """Return the resources that a pod gets; `0` of something is none of it."""
+    """Return the resources that a pod gets; `0` of a resource leaves it out."""
     return {name: amount for name, amount in pods.resources.items() if amount != "0"}
 
 
 def gpus(pods: Pods) -> str:
-    """How many GPUs of any make a pod gets; "0" for none."""
+    """Return the number of GPUs of any make that a pod gets; "0" for none."""
     return next((amount for name, amount in limits(pods).items() if name in GPUS.values()), "0")
 
 
 def groups_by_kind(nodes: Sequence[Node]) -> tuple[Group, ...]:
-    """Return a group for each kind of hardware, in the order in which they come first."""
+    """Return one group per kind of hardware, in the order of their first nodes."""
     names = list(dict.fromkeys(node.hardware.name for node in nodes))
     return tuple(
         Group(str(place), tuple(node for node in nodes if node.hardware.name == name))
@@ -141,7 +141,7 @@ def _ours(asked: Asked) -> dict[str, str]:
 
 
 def _queue(pods: Pods, *, apart: bool) -> tuple[dict[str, str], dict[str, str]]:
-    """Labels and annotations that name the queue: of a pod, or of the object that stands for all (`apart`)."""
+    """Return the labels and annotations that name the queue: of a pod, or of the object for all pods (`apart`)."""
     if not pods.queued_in or pods.kind == "volcano":
         return {}, {}
     scheduler = pods.scheduled_by

@@ -1,4 +1,4 @@
-"""A Job for each kind of hardware (batch/v1), and a Service that all their pods have in common."""
+"""One Job per kind of hardware (batch/v1), and a Service that all their pods share."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def render(asked: Asked) -> list[Manifest]:
 def _job(asked: Asked, group: Group) -> Manifest:
     pods = pods_of(group.nodes[0])
     pod = template(asked, group)
-    # A pod's host is JOB-0 then, and has a name in the Service.
+    # The host name of a pod is then JOB-0, which the Service resolves.
     pod["spec"]["subdomain"] = asked.name
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
         "metadata": metadata(asked, f"{asked.name}-{group.name}", pods),
         "spec": {
-            # One that never starts ends too.
+            # A Job that never starts ends too.
             "activeDeadlineSeconds": pods.ttl + int(pods.ready),
             "backoffLimit": 0,
             "completionMode": "Indexed",

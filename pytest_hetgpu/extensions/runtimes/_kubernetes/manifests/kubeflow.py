@@ -1,4 +1,4 @@
-"""What the jobs of Kubeflow's operators have in common."""
+"""The common parts of the jobs of the Kubeflow operators."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pytest_hetgpu.extensions.runtimes.pods.request import Pods
 
 
 def run_policy(pods: Pods) -> Manifest:
-    """How a job ends: as a whole, not before its time, and with what has failed left to be read."""
+    """Return the rules for the end of a job: it ends as a whole and not early. Failed pods stay readable."""
     policy: Manifest = {
         "activeDeadlineSeconds": pods.ttl + int(pods.ready),
         "backoffLimit": 0,
@@ -20,5 +20,5 @@ def run_policy(pods: Pods) -> Manifest:
 
 
 def replicas(pod: Manifest, count: int) -> Manifest:
-    """So many pods of a template, none of which is started twice."""
+    """Return a replica specification: `count` pods of a template, none of which starts twice."""
     return {"replicas": count, "restartPolicy": "Never", "template": pod}

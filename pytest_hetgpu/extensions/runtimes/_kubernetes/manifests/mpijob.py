@@ -1,7 +1,7 @@
-"""An MPIJob (kubeflow.org/v2beta1): workers, and a launcher, which the operator wants in any case.
+"""An MPIJob (kubeflow.org/v2beta1): workers, and a launcher, which the operator always requires.
 
-A node without ranks is the launcher. Else it is a pod that only waits: the operator takes the GPUs from a launcher, so
-that all nodes with ranks are workers.
+A node without ranks is the launcher. If there is none, the launcher is a pod that only waits. The operator takes the
+GPUs from a launcher, so all nodes with ranks are workers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The objects of a placement, and which of their pods each node is."""
+"""The objects of a placement, and the pod of each node."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _RENDER = {"job": job.render, "mpijob": mpijob.render, "pytorchjob": pytorchjob.
 
 @dataclass(frozen=True, slots=True)
 class PodPosition:
-    """Which pod a node is: of those with the label `GROUP: group`, in the order of `rank_of`, the one at `position`."""
+    """The pod of a node: the one at `position` of those with the label `GROUP: group`, in the order of `rank_of`."""
 
     group: str
     position: int
@@ -67,7 +67,7 @@ def rank_of(pod: Mapping[str, Any]) -> tuple[int, str]:
 
 
 def owned(manifest: Manifest, main: Mapping[str, Any]) -> Manifest:
-    """Return a manifest that goes when the main object goes; `main` is as the API server has it, with its uid."""
+    """Return a manifest that is removed with the main object; `main` is from the API server, with its uid."""
     owner = {
         "apiVersion": main["apiVersion"],
         "kind": main["kind"],

@@ -1,4 +1,4 @@
-"""A Job of Volcano's (batch.volcano.sh/v1alpha1): a task for each kind of hardware, all scheduled at once."""
+"""A Job of the Volcano scheduler (batch.volcano.sh/v1alpha1): one task per kind of hardware, all scheduled at once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def render(asked: Asked) -> list[Manifest]:
     spec: Manifest = {
         "maxRetry": 1,
         "minAvailable": sum(len(group.nodes) for group in asked.groups),
-        # What has lost a pod is of no use to the others.
+        # A job that has lost a pod is useless for its other pods.
         "policies": [{"event": "PodEvicted", "action": "AbortJob"}, {"event": "PodFailed", "action": "AbortJob"}],
         "schedulerName": asked.pods.scheduled_by,
         "tasks": tasks,
