@@ -16,7 +16,14 @@ markdown_it = pytest.importorskip("markdown_it")
 
 ROOT = Path(__file__).resolve().parent.parent
 #: Globs below the repository: Markdown is checked by paragraph, Python by docstring.
-CHECKED = ("README.md", "docs/**/*.md", "tests/test_prose.py", "tests/document_blocks.py", "tests/test_document_*.py")
+CHECKED = (
+    "README.md",
+    "docs/**/*.md",
+    "tests/test_prose.py",
+    "tests/document_blocks.py",
+    "tests/test_document_*.py",
+    "pytest_hetgpu/cluster/**/*.py",
+)
 #: No sentence has more words. A share of SHARE may have more than GOAL words.
 LIMIT, GOAL, SHARE = 26, 20, 0.03
 OPENERS = ("What", "Who", "Whoever", "Where", "Which", "Of")

@@ -64,8 +64,8 @@ class FactsCache:
         except NotHere:
             self._looked[key] = Environment()
             return
-        ready()  # else it is loaded in turn with what `meanwhile` loads, and the node waits
-        # An interrupt reaches the main thread, and with it the look.
+        ready()  # first: else it loads in turns with `meanwhile`, and the node waits
+        # The main thread inspects, as interrupts reach it.
         with ThreadPoolExecutor(max_workers=1) as pool:
             pool.submit(meanwhile)
             self._looked[key] = collect(host, look_for(member.node))

@@ -1,4 +1,4 @@
-"""What each node is made of: all probes asked in one round trip, and what differs between the nodes of a placement."""
+"""Inspection of a node: the facts of all probes, in one round trip."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ TIMEOUT = 10.0
 
 
 class Answer(Protocol):
-    """What a command on a host came to, as testinfra gives it."""
+    """The result of a command on a host, as testinfra returns it."""
 
     @property
     def rc(self) -> int:
-        """Its return code."""
+        """The exit status."""
 
     @property
     def stdout(self) -> str:
-        """What it printed."""
+        """The standard output."""
 
     @property
     def stderr(self) -> str:
-        """What it complained of."""
+        """The standard error."""
 
 
 class HostLike(Protocol):
-    """All that is needed of a testinfra host."""
+    """The part of a testinfra host that inspection needs."""
 
     def run(self, command: str, *args: str) -> Answer:
         """Run a command line in which each `%s` is an argument, quoted."""
 
 
 class Look(NamedTuple):
-    """How to look at a node: prefixes to search first (the stack's), and variables that its ranks will have."""
+    """A request for facts: prefixes to search first (of the stack), and variables that ranks will have."""
 
     prefixes: tuple[str, ...] = ()
     environ: Mapping[str, str] = {}
@@ -50,9 +50,9 @@ class Look(NamedTuple):
 
 
 def collect(host: HostLike, look: Look = Look()) -> Environment:  # noqa: B008 - immutable
-    """Everything the probes read of a node. Never raises for what the node does: then every fact is unknown, and why.
+    """Return the facts of all probes about a node. If the node fails, every fact is unknown, with the reason.
 
-    One command is run on it: `python3 -c PROGRAM REQUEST`.
+    One command runs on it: `python3 -c PROGRAM REQUEST`.
     """
     asked = time.time()
     try:
@@ -69,19 +69,19 @@ def collect(host: HostLike, look: Look = Look()) -> Environment:  # noqa: B008 -
 
 
 def ready() -> None:
-    """Loads all that looking needs: best while a node starts."""
+    """Load the probes and the program: best while a node starts."""
     request()
     program()
 
 
 def look_for(node: Node) -> Look:
-    """How to look at a node of a job: its stack first, with the variables of its hardware."""
+    """Return the request for a node of a job: its stack first, with the variables of its hardware."""
     given = (node.hardware.prefix, node.stack.prefix if node.stack else "")
     return Look(tuple(dict.fromkeys(filter(None, given))), node.hardware.env)
 
 
 def read(text: str) -> Environment:
-    """The facts in what `remote/gather_facts.py` printed; lines before its own (a login's greeting) are passed over."""
+    """Parse the output of `remote/gather_facts.py`. Earlier lines (the greeting of a login) are skipped."""
     line = _last(text, 0)
     try:
         seen = RawFacts.of(json.loads(line))
@@ -91,12 +91,12 @@ def read(text: str) -> Environment:
 
 
 def program() -> str:
-    """The text of the program that looks at a node."""
+    """Return the text of the program that inspects a node."""
     return (REMOTE / "gather_facts.py").read_text(encoding="utf-8")
 
 
 def request(look: Look = Look()) -> dict[str, Any]:  # noqa: B008 - immutable
-    """What all probes ask for, in the words of `remote/gather_facts.py`."""
+    """Return the requests of all probes, in the format of `remote/gather_facts.py`."""
     asked: dict[str, Any] = {"prefixes": list(look.prefixes), "environ": dict(look.environ)}
     asked |= {"timeout": look.timeout, "root": look.root}
     for part in ("files", "skip", "paths", "space", "env"):
@@ -109,13 +109,13 @@ def request(look: Look = Look()) -> dict[str, Any]:  # noqa: B008 - immutable
 
 @cache
 def probes() -> tuple[Probe, ...]:
-    """One of each, the system first, then by name."""
+    """Return one probe of each kind, the system first, then by name."""
     ordered = sorted(names("probes"), key=lambda name: (name != "system", name))
     return tuple(find("probes", name, Probe)() for name in ordered)  # type: ignore[type-abstract]
 
 
 def groups(environment: Environment) -> Iterator[tuple[str, dict[str, Fact]]]:
-    """A node's facts by the subject they belong to, as its title; a subject without any is left out."""
+    """Yield the facts of a node by the title of their probe; probes without facts are left out."""
     for probe in probes():
         below = tuple(f"{name}." for name in probe.provides)
         every = environment.facts.items()
@@ -134,7 +134,7 @@ def _facts(seen: RawFacts) -> Iterator[tuple[str, Fact]]:
 
 
 def _ahead(text: str, asked: float, answered: float) -> float | None:
-    """Seconds that a node is ahead: 0 where its time lies between our question and its answer; None if not told."""
+    """Return how many seconds a node's clock is ahead: 0 within the request; None if it is unknown."""
     try:
         there = float(json.loads(_last(text, 0))["epoch"])
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
@@ -147,7 +147,7 @@ def _nothing(why: str) -> Environment:
 
 
 def _complaint(error: Exception) -> str:
-    """What an exception says; testinfra raises one that holds the whole of what ssh came to."""
+    """Return the last line of an error. An error of testinfra holds the whole result of ssh."""
     said = getattr(error.args[0], "stderr", "") if error.args else ""
     return _last(str(said or error)) or type(error).__name__
 

@@ -50,8 +50,8 @@ class ProvisionedPlacement:
 class ClusterPool:
     """The provisioned placements of one process. The least recently used one is closed first.
 
-    `run` is the name of the run, for labels. `report_wait` is called with a job and the reason that its nodes wait, and
-    with "" at the end of the wait. `meanwhile` is called while nodes start.
+    `run` is the name of the run, for labels. `report_wait` is called with a job and the reason why its nodes wait. At
+    the end of the wait it is called with "". `meanwhile` is called while nodes start.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class ClusterPool:
                 placement.close()
 
     def _make_room(self, job: Job) -> None:
-        """Close the least recently used placements, and those of a scheduler: the job may wait for just their nodes."""
+        """Close the least recently used placements, and those of a scheduler: the job may wait for their nodes."""
         given = [
             key for key, one in self._placements.items() if any(_is_scheduled(handle.node) for handle in one.handles)
         ]
@@ -188,7 +188,7 @@ def identity(job: Job) -> str:
 
 def _of(node: Node) -> tuple[object, ...]:
     launcher = node.stack.launcher if node.stack else ""
-    # What a scheduler chose is no part of what it is asked for.
+    # The host that a scheduler chose is no part of the request.
     host = "" if _is_scheduled(node) else node.host
     asked = (node.hardware.name, node.hardware.settings)
     return node.index, asked, host, node.name, node.reach, node.image, node.container, launcher
@@ -219,7 +219,7 @@ def _opener(node: Node, deployment: Deployment) -> Callable[[], NodeHandle]:
 
 
 def _connect_and_inspect(handles: Sequence[NodeHandle], starter: Node) -> tuple[Environment, ...]:
-    """Inspect all nodes while they are connected: ssh waits more than it works."""
+    """Inspect all nodes while they are connected: ssh mostly waits."""
     with ThreadPoolExecutor(max_workers=min(16, len(handles))) as pool:
         looks = [pool.submit(_look, handle) for handle in handles]
         first = next(handle for handle in handles if handle.node.index == starter.index)
@@ -256,7 +256,7 @@ class _MinimalHost:
 def _together(
     openers: Sequence[Callable[[], NodeHandle]], deployment: Deployment, meanwhile: Callable[[], object]
 ) -> list[NodeHandle]:
-    """Open all side by side, and do something else. If one fails, close the others and raise the first error."""
+    """Open all in parallel, and call `meanwhile`. If one fails, close the others and raise the first error."""
     pool = ThreadPoolExecutor(max_workers=min(16, len(openers)))
     futures: list[Future[NodeHandle]] = [pool.submit(opener) for opener in openers]
     try:

@@ -28,7 +28,7 @@ class Routing:
 
 
 def read(text: bytes) -> Routing:
-    """Return what the program printed; nothing if that cannot be read, and no address that is none."""
+    """Parse the output of the program, without invalid addresses; nothing if it is unreadable."""
     try:
         said = json.loads(text)
         held = {str(name): tuple(_addresses(each)) for name, each in said["addresses"].items()}

@@ -1,7 +1,7 @@
-"""Before a job that does not end is stopped: the stacks of its ranks, kept beside its output, and said in its output.
+"""Stack dumps of a job that does not end, taken before it is stopped.
 
-`stacks.json` holds what `remote/dump_stacks.py` saw on each node. What it means stands as lines of ours in output.log,
-which `extensions/signatures/stacks.py` reads, so that whoever explains that log alone comes to the same end.
+`stacks.json`, beside the output, holds the answers of `remote/dump_stacks.py` on each node. Their summary is appended
+to output.log. `extensions/signatures/stacks.py` parses those lines, so that the log alone gives the same verdict.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from pytest_hetgpu.store.redaction.redact import redact_json
 
 FILE = "stacks.json"
 SECONDS = 5.0  # for all of it
-GAP = 0.4  # seconds between two looks
-_LATE = 3.0  # seconds after which a node's answer is not waited for any longer
-_HEAD = 4 << 20  # bytes of the output, in which ranks say hello
-_FLOW = 64 << 10  # bytes that tell moving data from a look around
-_SHORTLY, _SHORT = 2.0, 0.1  # seconds, or part of the whole time: what was printed since is a sign of life
+GAP = 0.4  # seconds between two samples
+_LATE = 3.0  # further seconds to wait for the answer of a node
+_HEAD = 4 << 20  # bytes of the output that are searched for hello records of ranks
+_FLOW = 64 << 10  # bytes between two samples from which on a process moves data
+_SHORTLY, _SHORT = 2.0, 0.1  # seconds, or share of the time: later output is a sign of life
 _MOST_LINES, _MOST_HALTED = 256, 8
 _KERNEL = (
     (re.compile(r"hrtimer_nanosleep|do_nanosleep"), "sleep"),
@@ -58,7 +58,7 @@ Answer = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class RankStacks:
-    """What was seen of one rank: where it is, and whether it was somewhere else shortly before."""
+    """The stacks of one rank: its position, and whether it was elsewhere shortly before."""
 
     position: Position
     trouble: str = ""
@@ -67,11 +67,10 @@ class RankStacks:
 def record(
     overdue: TimeoutInfo, others: Mapping[str, StackDumper], output: Path, ranks: int, kept: Path | None = None
 ) -> None:
-    """Looks at a job of so many ranks whose time is over, on the launcher's node and all others, and keeps what it saw.
+    """Dump the stacks of an overdue job, on the launcher's node and all others, and append a summary.
 
-    The file `kept` takes the stacks; without one they lie beside the output.
-
-    Takes some seconds at most and never raises, but for the interruption that stops it.
+    `ranks` is the number of ranks. The stacks are written to `kept`; None: beside the output. It takes some seconds at
+    most and raises nothing but the interruption that stops it.
     """
     try:
         hellos = greeted(output)
@@ -79,13 +78,13 @@ def record(
         taken = json.dumps(redact_json({"nodes": answers}), indent=1).encode()
         write_atomically(kept or output.with_name(FILE), taken, PRIVATE)
         lines = said(answers, hellos, ranks, overdue)
-    except Exception as error:  # noqa: BLE001 - the job is to be stopped, whatever comes of looking at it
+    except Exception as error:  # noqa: BLE001 - the job must be stopped, even if the dump fails
         lines = [f"hetgpu: no stacks could be taken: {type(error).__name__}: {' '.join(str(error).split())[:300]}"]
     _append(output, lines)
 
 
 def greeted(output: Path) -> Mapping[int, Hello]:
-    """The ranks that said hello, as far as that stands near the beginning."""
+    """Return the hello records of ranks near the beginning of the output."""
     reader = RecordReader()
     with output.open("rb") as log:
         for line in log.read(_HEAD).split(b"\n"):
@@ -94,7 +93,7 @@ def greeted(output: Path) -> Mapping[int, Hello]:
 
 
 def said(answers: Sequence[Answer], hellos: Mapping[int, Hello], ranks: int, overdue: TimeoutInfo) -> list[str]:
-    """The lines that tell what was seen: one a rank, and the verdict."""
+    """Return the summary: one line per rank, and the verdict."""
     seen = {one.position.rank: one for answer in answers for one in _ranks(answer)}
     all_answered = all("ranks" in answer for answer in answers)
     for rank in range(ranks):
@@ -113,7 +112,7 @@ def said(answers: Sequence[Answer], hellos: Mapping[int, Hello], ranks: int, ove
 
 
 def _halted(answer: Answer) -> Iterable[StoppedProcess]:
-    """The launchers and daemons of a node that a signal has stopped."""
+    """Yield the launchers and daemons of a node that a signal has stopped."""
     host = clean(str(answer.get("host", "")).partition(".")[0])
     stopped = answer.get("stopped", ())
     for one in stopped[:_MOST_HALTED] if isinstance(stopped, list) else ():
@@ -122,7 +121,7 @@ def _halted(answer: Answer) -> Iterable[StoppedProcess]:
 
 
 def _verdict(positions: Sequence[Position], overdue: TimeoutInfo, halted: Sequence[StoppedProcess]) -> list[str]:
-    """`hetgpu: stuck after 4 s, nothing moved: ...`, or slow; nothing where nothing is known of any rank.
+    """Return `hetgpu: stuck after 4 s, nothing moved: ...`, or slow; nothing if no rank is known.
 
     A job with a stopped launcher does not end, whatever its ranks do.
     """
@@ -136,7 +135,7 @@ def _verdict(positions: Sequence[Position], overdue: TimeoutInfo, halted: Sequen
     after = f"after {overdue.seconds:.0f} s"
     if moved:
         return [f"hetgpu: slow {after}, rank{'s' * (len(moved) > 1)} {rank_ranges(moved)} moved: {told.sentence}"]
-    # Those who wait in different places do not meet any more; those in one place may only be slow.
+    # Ranks that wait in different places will not meet any more; ranks in one place may only be slow.
     silence = overdue.seconds / 2
     if told.apart:
         silence = min(silence, max(_SHORTLY, overdue.seconds * _SHORT))
@@ -152,14 +151,14 @@ def _line(seen: RankStacks) -> str:
 
 
 def _asked(look: StackDumper, others: Mapping[str, StackDumper], hellos: Mapping[int, Hello]) -> list[dict[str, Any]]:
-    """What the nodes answer, asked at once; the launcher's is asked here, where an interruption reaches it."""
+    """Return the answers of all nodes, asked in parallel. This thread asks the launcher, so interrupts reach it."""
     request = {"hellos": [[rank, hello.pid, hello.host] for rank, hello in hellos.items()], "gap": GAP}
     answers: list[dict[str, Any]] = [{"node": name} for name in ("launcher", *others)]
 
     def ask(place: int, of: StackDumper) -> None:
         try:
             answers[place].update(unpacked(of(request, SECONDS)))
-        except Exception as error:  # noqa: BLE001 - the other nodes may know more
+        except Exception as error:  # noqa: BLE001 - the other nodes may answer
             answers[place]["trouble"] = f"{type(error).__name__}: {error}"
 
     threads = [
@@ -185,7 +184,7 @@ def _ranks(answer: Answer) -> Iterable[RankStacks]:
 
 
 def _seen(one: Mapping[str, Any], host: str) -> RankStacks:
-    """What a node's agent says of one rank."""
+    """Return the stacks of one rank from the answer of its node."""
     rank, pid, samples = int(one["rank"]), int(one["pid"]), list(one["samples"])
     last = samples[-1] if samples else {}
     stacks = [frames for sample in samples if (frames := _frames(sample, pid))]
@@ -201,7 +200,7 @@ def _seen(one: Mapping[str, Any], host: str) -> RankStacks:
 
 
 def _trouble(said: Iterable[object]) -> str:
-    """Why no stacks could be taken, in words of ours: what tools say of it stands in stacks.json."""
+    """Return the reason why no stacks were taken, in fixed words. The output of the tools is in stacks.json."""
     texts = " ".join(map(str, said))
     if not texts:
         return "neither py-spy nor gdb is there"
@@ -211,12 +210,12 @@ def _trouble(said: Iterable[object]) -> str:
 
 
 def _told(position: Position) -> Position:
-    """A position in words that may stand in a line of ours, as that line is read again."""
+    """Return a position as it is parsed again from its line in the output."""
     return parse_facts(Position(), facts(position))
 
 
 def _frames(sample: Mapping[str, Any], pid: int) -> Sequence[StackFrame]:
-    """The stack of the thread that matters, innermost first; empty where none was taken."""
+    """Return the stack of the main thread, innermost frame first; empty if none was taken."""
     native = main_thread(gdb_threads(str(sample["text"])), pid) if "text" in sample else ()
     if "threads" not in sample:
         return native
@@ -238,19 +237,19 @@ def _frames(sample: Mapping[str, Any], pid: int) -> Sequence[StackFrame]:
 
 
 def _by_kernel(sample: Mapping[str, Any]) -> Position:
-    """Where a process is as the kernel tells it: what it sleeps in, if it does."""
+    """Return the position of a process by the kernel function in which it sleeps, if it sleeps."""
     wchan = str(sample.get("wchan", ""))
     return Position(doing=next((word for form, word in _KERNEL if form.fullmatch(wchan)), ""))
 
 
 def _flows(samples: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether a process read or wrote considerably between the looks at it."""
+    """Return whether a process read or wrote much data between the samples."""
     counts = [sample["io"] for sample in samples if isinstance(sample.get("io"), int)]
     return len(counts) > 1 and counts[-1] - counts[0] > _FLOW
 
 
 def _append(output: Path, lines: Sequence[str]) -> None:
-    """Adds lines to the output, after the end of a line, in one write: ranks may be writing, too."""
+    """Append lines to the output, after the end of a line, in one write: ranks may be writing, too."""
     if not lines:
         return
     try:

@@ -1,7 +1,7 @@
-"""Works one ledger off: `python -m pytest_hetgpu.cluster.cleanup LEDGER`, which the guardian runs.
+"""Process one ledger: `python -m pytest_hetgpu.cluster.cleanup LEDGER`. The watchdog runs it.
 
-Exit status 0: nothing is left, and the ledger is gone. 1: something is, or could not be looked at; try again. 3: its
-owner lives, somebody else is at it, or it is no ledger.
+Exit status 0: nothing is left, and the ledger is removed. 1: something is left, or a location could not be inspected;
+try again. 3: the owner lives, another process works on the ledger, or the file is no ledger.
 """
 
 from __future__ import annotations

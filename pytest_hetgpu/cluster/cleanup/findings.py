@@ -1,4 +1,4 @@
-"""What was found everywhere, sorted into what may be removed and what stays, and told as a table. Pure."""
+"""Plan of a cleanup: the found resources that may be removed, and those that stay; and their table. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pytest_hetgpu.cluster.cleanup.sweep import Place, Thing
 
 @dataclass(frozen=True)
 class Found:
-    """A thing, and where it is."""
+    """A resource and its place."""
 
     place: Place
     thing: Thing
@@ -20,9 +20,9 @@ class Found:
 
 @dataclass(frozen=True)
 class Scope:
-    """Whose things may be removed: those of `uid` on the machine `machine`, unless more is asked for.
+    """The owners whose resources may be removed: those of `uid` on the machine `machine`, unless options add others.
 
-    Elsewhere a number may be somebody else's: there the name `user` counts, too.
+    On another machine the same number may be another user: there the name `user` must match, too.
     """
 
     uid: str
@@ -34,14 +34,14 @@ class Scope:
 
 @dataclass(frozen=True)
 class Sorted:
-    """`dead` may be removed; `kept` are sentences on what stays, and why."""
+    """The resources that may be removed (`dead`), and sentences on those that stay (`kept`), with the reason."""
 
     dead: tuple[Found, ...]
     kept: tuple[str, ...]
 
 
 def sort(found: Iterable[Found], scope: Scope, life: Callable[[Owner], Life]) -> Sorted:
-    """Each thing by whether its owner is dead, and ours."""
+    """Sort resources by the state of their owner, and by its user."""
     dead: list[Found] = []
     kept: dict[str, list[Found]] = {}
     lives: dict[Owner, Life] = {}
@@ -57,14 +57,14 @@ def sort(found: Iterable[Found], scope: Scope, life: Callable[[Owner], Life]) ->
 
 
 def _stays(one: Found) -> str:
-    """Return why a thing stays whosever it is."""
+    """Return the reason why a resource stays, independent of its owner; "" without one."""
     if one.thing.going:
         return f"on the way out of {one.place.words} already"
     return f"on {one.place.words} {one.thing.stays}" if one.thing.stays else ""
 
 
 def _reason(owner: Owner, state: Life, scope: Scope) -> str:
-    """Why something of this owner's stays; empty where it may be removed."""
+    """Return why a resource of an owner stays; "" if it may be removed."""
     run = f"run {owner.run} ({owner.who})"
     if state is Life.LIVE:
         return f"{run} is still running"
@@ -80,7 +80,7 @@ def _reason(owner: Owner, state: Life, scope: Scope) -> str:
 
 
 def counted(found: Sequence[Found]) -> str:
-    """`2 containers, 1 network`."""
+    """Count resources by kind: `2 containers, 1 network`."""
     kinds = Counter(one.thing.kind for one in found)
     plural = {"process": "processes"}
     return ", ".join(
@@ -89,7 +89,7 @@ def counted(found: Sequence[Found]) -> str:
 
 
 def table(found: Sequence[Found], now: float) -> list[str]:
-    """Rows `WHAT  NAME  WHERE  WHOSE  AGE  RUN` under a head, oldest run first."""
+    """Return rows `WHAT  NAME  WHERE  WHOSE  AGE  RUN` below a head, oldest run first."""
     rows = [("WHAT", "NAME", "WHERE", "WHOSE", "AGE", "RUN")]
     for one in sorted(found, key=lambda one: (one.thing.owner.run, one.place.words, one.thing.kind, one.thing.name)):
         thing, owner = one.thing, one.thing.owner
@@ -108,5 +108,5 @@ def _age(seconds: float) -> str:
 
 
 def _plain(name: str) -> str:
-    """Without what would write over the terminal."""
+    """Return a name without characters that control the terminal."""
     return "".join(character if character.isprintable() else "?" for character in name)[:100]

@@ -1,4 +1,4 @@
-"""The books of this process: a ledger, and a guardian that has it worked off should we be killed."""
+"""The ledger of this process, and a watchdog that cleans up by it if this process is killed."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from pytest_hetgpu.extensions.runtimes.process.ledger import VARIABLE, ResourceT
 from pytest_hetgpu.extensions.runtimes.traits.leftovers import Location
 from pytest_hetgpu.model.job import ConnectionInfo
 
-_FAREWELL = 5.0  # seconds for a guardian that is no longer needed
+_FAREWELL = 5.0  # seconds for a watchdog to end that is no longer needed
 
 
 class Guard(ResourceTracker):
-    """Opens the ledger, and starts the guardian, when the first thing is about to be made."""
+    """A tracker that opens the ledger and starts the watchdog before the first resource is made."""
 
     def __init__(self, owner: Owner, shared: str = "") -> None:
         self.owner = owner
@@ -51,9 +51,9 @@ class Guard(ResourceTracker):
             self._strike(number)
 
     def close(self) -> None:
-        """The run has ended by itself: what it knows to be gone is forgotten.
+        """End the tracking of a run that ends by itself. Forget the resources that are removed.
 
-        What may be left stays in the ledger, and the guardian sees to it once this process has ended.
+        Resources that may be left stay in the ledger. The watchdog removes them after this process.
         """
         if tracker() is self:
             use_tracker(ResourceTracker())
@@ -76,7 +76,7 @@ class Guard(ResourceTracker):
             with suppress(subprocess.TimeoutExpired):
                 guardian.wait(_FAREWELL)
         else:
-            guardian.returncode = 0  # it outlives us, and nobody waits for it
+            guardian.returncode = 0  # it outlives this process, and no process waits for it
 
     def _note(self, spot: Location, *, again: bool = False) -> int:
         with self._lock:
@@ -109,7 +109,7 @@ class Guard(ResourceTracker):
             os.close(file)
 
     def _start(self) -> subprocess.Popen[bytes]:
-        """In a session of its own and in no folder of the run's, and with nothing of ours open but its stdin."""
+        """Start the watchdog in its own session, outside the run's folders. It inherits no open file but its stdin."""
         watcher = Path(__file__).with_name("watch.py")
         command = (sys.executable, "-m", "pytest_hetgpu.cluster.cleanup", str(self._path))
         places = [str(Path(place).absolute()) for place in sys.path]
@@ -127,7 +127,7 @@ class _Kept:
 
 
 def guarded(run: str, shared: str = "") -> Guard:
-    """Has everything that this process starts kept account of, for a run of that name."""
+    """Track everything that this process starts, for a run of that name."""
     owner = myself(run)
     if _Kept.guard is None or (_Kept.guard.owner.pid, _Kept.guard.owner.run) != (owner.pid, owner.run):
         _Kept.guard = Guard(owner, shared)

@@ -1,7 +1,7 @@
-"""The list of places where a process has started things: one file a process, which outlives it when it is killed.
+"""The list of locations at which a process has made resources: one file per process, which outlives a killed process.
 
-The first line says whose it is, each further one is a place, or that one needs no more looking at. Lines that were cut
-off are passed over: what they would have named was not started yet.
+The first line names the owner. Each further line opens a location, or closes one that needs no more cleanup. Truncated
+lines are skipped: their resources were not started yet.
 """
 
 from __future__ import annotations
@@ -36,34 +36,34 @@ class Ledger:
 
 
 def processes_spot() -> Location:
-    """Name this machine as it is before the first process of ours."""
+    """Return the location of this machine, with its state before the first process of the run."""
     return Location("processes", environ=((_SEGMENTS, " ".join(sorted(Segments().before))),))
 
 
 def segments_before(spot: Location) -> Segments | None:
-    """Return the shared memory that was here before the processes of a spot; None if that is not known."""
+    """Return the shared memory that was here before the processes of a location; None if that is not known."""
     before = dict(spot.environ).get(_SEGMENTS) if spot.kind == "processes" else None
     return None if before is None else Segments(before.split())
 
 
 def head(owner: Owner) -> str:
-    """The first line."""
+    """Return the first line."""
     return json.dumps({"owner": owner.text}) + "\n"
 
 
 def opened(number: int, spot: Location) -> str:
-    """The line for a place, called by its number when it is closed."""
+    """Return the line that opens a location. The number names it again when it is closed."""
     reach = {name: getattr(spot.reach, name) for name in ConnectionInfo.__dataclass_fields__}
     return json.dumps({"at": number, "kind": spot.kind, "host": spot.host, **reach, "environ": spot.environ}) + "\n"
 
 
 def closed(number: int) -> str:
-    """The line that says that nothing is at a place any more."""
+    """Return the line that closes a location: nothing is left there."""
     return json.dumps({"closed": number}) + "\n"
 
 
 def read(path: Path) -> Ledger | None:
-    """A ledger; None for a file that is none, or is not there any more."""
+    """Read a ledger; None for a file that is no ledger, or does not exist any more."""
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -96,14 +96,15 @@ def _spot(entry: Mapping[str, Any]) -> Location:
 
 
 def ledgers(folder: Path) -> Iterable[Ledger]:
-    """All that a folder holds."""
+    """Read all ledgers of a folder."""
     return [ledger for path in sorted(folder.glob(f"*{ENDING}")) if (ledger := read(path))]
 
 
 def home() -> Path:
-    """The folder of this user's ledgers: $HETGPU_LEDGERS, else below XDG's folder for state, else for temporary files.
+    """Return the folder of this user's ledgers, made with mode 0700.
 
-    Made with mode 0700. UsageError where it is not ours alone to write to.
+    It is $HETGPU_LEDGERS, else below the XDG folder for state, else below the one for temporary files. Raise UsageError
+    if others can write to it.
     """
     chosen = os.environ.get(FOLDER_VARIABLE)
     if chosen:
@@ -118,7 +119,7 @@ def home() -> Path:
 
 
 def private(folder: Path) -> Path:
-    """`folder`, made with mode 0700 if need be. UsageError unless it is ours, and only ours to write to."""
+    """Return `folder`, made with mode 0700 if needed. Raise UsageError unless this user owns it and alone can write."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = folder.lstat()
     problem = None

@@ -1,4 +1,4 @@
-"""Places where things of runs may be, looked at and cleared: this machine, hosts, container engines, namespaces."""
+"""Inspect and clear the places that can hold resources of runs: this machine, hosts, container engines, namespaces."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pytest_hetgpu.extensions.runtimes.traits.leftovers import Leftover, Leftove
 from pytest_hetgpu.model.job import ConnectionInfo
 
 _PATIENCE = 60.0  # seconds for a host to answer
-_REMOVAL = 20.0  # seconds in which what was removed must be gone
+_REMOVAL = 20.0  # seconds in which removed resources must disappear
 _LOOK_EVERY = 0.1
 _NOBODY = "nobody"
 _LOADER = """\
@@ -32,43 +32,43 @@ exec(compile({!r}, "segments.py", "exec"), sys.modules["segments"].__dict__)
 
 @dataclass(frozen=True)
 class Thing:
-    """What carries an owner's label, `kind`: process, folder, or one of a runtime's (container, network, ...).
+    """A resource with the label of an owner.
 
-    A segment of shared memory carries none: its owner is `nobody`, for no process uses it. Its `ident` is its size.
-
-    `since` are seconds since 1970. `going`: it was removed already, and its place only takes its time. `stays`: why it
-    is not removed, for somebody may use it.
+    A segment of shared memory has no label: its owner is `nobody`, as no process uses it. Its `ident` is its size.
     """
 
+    #: process, folder, segment, or a kind of a runtime (container, network, ...)
     kind: str
     name: str
     ident: str
     owner: Owner
+    #: Seconds since 1970.
     since: float | None
+    #: It was removed already, and its place only takes its time.
     going: bool = False
+    #: The reason why it is not removed: a process may use it.
     stays: str = ""
 
 
 class Place(abc.ABC):
-    """One machine, engine or namespace; `words` are for people. Errors are HetgpuErrors.
+    """One machine, engine or namespace. Errors are HetgpuErrors."""
 
-    `within`: names there are one thing's only within it; "" where they are so in all places.
-    """
-
+    #: A name for people.
     words: str
+    #: The scope in which names of resources are unique; "" if they are unique everywhere.
     within: str = ""
 
     @abc.abstractmethod
     def look(self) -> list[Thing]:
-        """All that is labelled there."""
+        """Return all labelled resources there."""
 
     @abc.abstractmethod
     def clear(self, owners: Iterable[Owner]) -> list[Thing]:
-        """Removes all that these owners have there; what of it is left."""
+        """Remove the resources of these owners there. Return those that are left."""
 
 
 class _Machine(Place):
-    """What a program that is started there tells and does; `name` is empty for this machine."""
+    """A machine on which a program lists and removes resources; `name` is empty for this machine."""
 
     name = ""
 
@@ -92,7 +92,7 @@ class _Machine(Place):
 
     @abc.abstractmethod
     def _run(self, request: str, program: bytes) -> tuple[int, bytes, str]:
-        """Exit status, stdout, and what is to be said if that is no answer."""
+        """Return the exit status, stdout, and an error message in case stdout is no answer."""
 
 
 class Here(_Machine):
@@ -105,7 +105,7 @@ class Here(_Machine):
 
 
 class Host(_Machine):
-    """A host's, by ssh."""
+    """Processes and folders of a host, by ssh."""
 
     def __init__(self, host: str, reach: ConnectionInfo) -> None:
         self.words = f"{host}{f', port {reach.port}' if reach.port else ''}"
@@ -131,7 +131,7 @@ class AtRuntime(Place):
         return [Thing(one.kind, one.name, one.ident, owner, one.created, one.going) for one, owner in found if owner]
 
     def clear(self, owners: Iterable[Owner]) -> list[Thing]:
-        """As `Place.clear`."""
+        """Remove and return as `Place.clear` does."""
 
         def take(things: list[Thing]) -> None:
             with mistakes_of(self._runtime):
@@ -141,7 +141,7 @@ class AtRuntime(Place):
 
 
 def place_of(spot: Location) -> Place:
-    """Where a ledger says that something may be. ProvisionError for a spot that leads nowhere."""
+    """Return the place of a location in a ledger. Raise ProvisionError if no runtime can reach it."""
     if spot.kind == "processes":
         return Here()
     if spot.kind == "host":
@@ -156,7 +156,7 @@ def place_of(spot: Location) -> Place:
 
 
 def why(error: HetgpuError, place: Place) -> str:
-    """An error of a place, its name said once."""
+    """Return the text of an error of a place without the name of the place."""
     return str(error).removeprefix(f"{place.words}: ").removeprefix("engine: ")
 
 
@@ -171,13 +171,13 @@ def _answer(argv: tuple[str, ...], stdin: bytes, words: str) -> tuple[int, bytes
 
 
 def program() -> bytes:
-    """Return the program that looks at a machine, its two files as one text."""
+    """Return the program that inspects a machine, its two files as one text."""
     folder = REMOTE
     return _LOADER.format((folder / "segments.py").read_text("utf-8")).encode() + (folder / "leftovers.py").read_bytes()
 
 
 def _thing(told: Mapping[str, Any], host: str) -> Thing | None:
-    """What a program on some host says, each part of it of its kind; None where it is not as it should be."""
+    """Return a resource from the answer of a host, with all types checked; None if it is malformed."""
     unlabelled = told["kind"] == "segment" and told["owner"] == _NOBODY
     owner = nobody(host) if unlabelled else parse(str(told["owner"]))
     if owner is None or not (unlabelled or told["kind"] in ("process", "folder")):
@@ -188,9 +188,9 @@ def _thing(told: Mapping[str, Any], host: str) -> Thing | None:
 
 
 def _until_gone(place: Place, owners: Iterable[Owner], take: Callable[[list[Thing]], None]) -> list[Thing]:
-    """Takes what is there until two looks find nothing: what was asked for when its owner died may still appear.
+    """Remove resources until two looks find nothing: requests of a dead owner may still be served.
 
-    What is going needs nobody to take it, and nobody to wait for it.
+    Resources that are on their way out are neither removed again nor waited for.
     """
     wanted = set(owners)
     deadline, empty = time.monotonic() + _REMOVAL, 0

@@ -1,4 +1,4 @@
-"""Working a ledger off: every place it names is cleared of what its dead owner left."""
+"""Process a ledger: clear every location in it of the resources of its dead owner."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pytest_hetgpu.errors import HetgpuError
 
 
 class Result(enum.Enum):
-    """What became of it."""
+    """The result for one ledger."""
 
     DONE = "done"
     LEFT = "left"
@@ -26,17 +26,17 @@ class Result(enum.Enum):
 
 @dataclass(frozen=True)
 class Worked:
-    """The result, with what stands in the way: `PLACE: reason`."""
+    """The result, with the problems that prevent a cleanup: `PLACE: reason`."""
 
     result: Result
     trouble: tuple[str, ...] = ()
 
 
 def work_off(path: Path, *, memory: bool = False) -> Worked:
-    """Clears all places of a ledger whose owner is dead, then removes it. What failed is kept beside it as `.log`.
+    """Clear all locations of a ledger whose owner is dead, then remove it. Write problems beside it, as `.log`.
 
-    `memory`: with the shared memory that is new on this machine since its first process, and that nobody uses. The
-    ranks of a launcher that was killed with its run may be gone before anyone sees what they used.
+    With `memory`, also remove unused shared memory that is new on this machine since the owner's first process. If a
+    launcher is killed with its run, its ranks may end before any process sees their shared memory.
     """
     with _alone(path) as only:
         book = ledger.read(path) if only else None
@@ -51,7 +51,7 @@ def work_off(path: Path, *, memory: bool = False) -> Worked:
                 trouble += [f"{words}: {one.kind} {one.name} is still there" for one in place.clear([book.owner])]
             except HetgpuError as error:
                 trouble.append(str(error) if str(error).startswith(words) else f"{words}: {error}")
-            except Exception as error:  # noqa: BLE001 - the other places are cleared all the same
+            except Exception as error:  # noqa: BLE001 - the other locations are cleared anyway
                 trouble.append(f"{words}: {type(error).__name__}: {error}")
             segments = ledger.segments_before(spot) if memory else None
             if segments:
@@ -66,7 +66,7 @@ def work_off(path: Path, *, memory: bool = False) -> Worked:
 
 
 def last_words(path: Path) -> list[str]:
-    """Why the guardian could not work a ledger off."""
+    """Return the problems that the watchdog had with a ledger."""
     try:
         return path.with_suffix(".log").read_text(errors="replace").splitlines()
     except OSError:
@@ -81,7 +81,7 @@ def _keep(log: Path, lines: list[str]) -> None:
 
 @contextmanager
 def _alone(path: Path) -> Iterator[bool]:
-    """Whether nobody else works it off right now."""
+    """Yield whether no other process works on the ledger right now, and lock it."""
     try:
         file = path.open("rb")
     except OSError:

@@ -1,4 +1,4 @@
-"""Holding hosts: all of a job's at once, in an order that is the same for everybody, so that nobody waits for ever."""
+"""Lease all hosts of a job, in an order that is the same for every process. So no two processes wait for each other."""
 
 from __future__ import annotations
 
@@ -29,25 +29,27 @@ FOLDER_VARIABLE = "HETGPU_LEASES"
 TIMEOUT_VARIABLE = "HETGPU_LEASE_TIMEOUT"
 USUAL_TIMEOUT = 3600.0
 NOTICE = 2.0
-"""Seconds of waiting after which somebody is told of it."""
+"""Seconds of waiting after which the wait is reported."""
 
 Waits = Callable[[str], None]
-"""Is told what is waited for, and who holds it; "" once that is over."""
+"""A function that reports a wait: called with the host and its holder, and with "" at the end of the wait."""
 
 _ADVICE = f"remove it, or set {FOLDER_VARIABLE} to a folder that only you can write to"
 
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What is held: its words, in the order taken. `here` are hosts held for this machine's runs alone, and why."""
+    """The held leases, in the order in which they were acquired."""
 
+    #: Names of the hosts for people.
     words: tuple[str, ...]
+    #: Hosts that are held only against runs of this machine, with the reason.
     here: Mapping[str, str]
     _leases: tuple[_Lease, ...]
 
     @property
     def lost(self) -> tuple[str, ...]:
-        """Of what somebody else may have by now: the way to a host that holds a lease for us broke."""
+        """The hosts whose lease may be another run's by now: the connection to their lock broke."""
         return tuple(words for words, lease in zip(self.words, self._leases, strict=True) if lease.lost)
 
 
@@ -63,10 +65,10 @@ class _Lease(Protocol):
 
 
 def wanted(nodes: Iterable[Node]) -> tuple[LeaseRequest, ...]:
-    """The leases that nodes need. A machine has one name, its own, however it is reached: the lock lies on itself.
+    """Return the leases that nodes need. The lock of a machine is on that machine, however it is reached.
 
-    An engine over TLS gives no way to a lock of its host; there only who starts jobs here is kept out. Nodes that a
-    scheduler gives need none: it lends them to nobody else.
+    An engine over TLS cannot lock its host: the lease then excludes only runs of this machine. Nodes of a scheduler
+    need no lease, as it gives them to one job at a time.
     """
     found = (runtime_of(node.hardware.runtime).lease(node) for node in nodes)
     return tuple(dict.fromkeys(one for one in found if one))
@@ -76,18 +78,19 @@ def wanted(nodes: Iterable[Node]) -> tuple[LeaseRequest, ...]:
 def hold(
     leases: Iterable[LeaseRequest], *, cell: str = "", timeout: float | None = None, waits: Waits | None = None
 ) -> Iterator[Holding]:
-    """Holds all of `leases` for a cell, and yields what is held. `waits` is told where that takes its time.
+    """Hold all of `leases` for a cell, and yield them. `waits` is called if that takes long.
 
-    Waits at most `timeout` seconds for all of them together ($HETGPU_LEASE_TIMEOUT, else an hour), then raises NotHere,
-    which names the holder; NotHere also where a lock file is not what it should be. Leases of this machine lie in
-    $HETGPU_LEASES, else where all its users share them; UsageError if others could tamper with that folder.
-    ProvisionError where a host is lost while it is waited for. Not to be nested: whoever holds a host and asks for it
-    again waits for itself.
+    The wait for all of them takes at most `timeout` seconds (default: $HETGPU_LEASE_TIMEOUT, else an hour). Lock files
+    of this machine are in $HETGPU_LEASES, else in a folder that all its users share. Calls must not be nested: a
+    process that holds a host and requests it again waits for itself.
+
+    Raise NotHere after a too long wait (it names the holder), or for an unusable lock file. Raise ProvisionError if a
+    host is lost during the wait, and UsageError if other users could tamper with the folder.
     """
     limit = patience(os.environ) if timeout is None else timeout
     with ExitStack() as held:
         ordered = _in_order(tuple(leases), _who(cell), held)
-        deadline = time.monotonic() + limit  # reaching the hosts is not waiting for them
+        deadline = time.monotonic() + limit  # connecting to the hosts is no part of the wait
         for lease, one, _ in ordered:
             _take(lease, one, deadline, waits)
         here = {one.words: why for _, one, why in ordered if why}
@@ -95,7 +98,7 @@ def hold(
 
 
 def _take(lease: _Lease, one: LeaseRequest, deadline: float, waits: Waits | None) -> None:
-    """Waits for one lease; NotHere names its holder where that takes too long."""
+    """Wait for one lease. Raise NotHere with its holder if that takes too long."""
     started = time.monotonic()
     if lease.granted(min(NOTICE, deadline - started)):
         return
@@ -106,7 +109,7 @@ def _take(lease: _Lease, one: LeaseRequest, deadline: float, waits: Waits | None
 
 
 def _granted_late(lease: _Lease, one: LeaseRequest, deadline: float, waits: Waits | None) -> bool:
-    """Whether a wait that is told of ends well; that it is over is told however it ends."""
+    """Return whether a reported wait succeeds; report its end in any case."""
     if not waits:
         return lease.granted(deadline - time.monotonic())
     waits(f"waits for host {one.words}: {told(lease.holder())}")
@@ -117,17 +120,17 @@ def _granted_late(lease: _Lease, one: LeaseRequest, deadline: float, waits: Wait
 
 
 def held(job: Job, waits: Callable[[Job, str], None] | None = None) -> AbstractContextManager[Holding]:
-    """`hold` of all that a job's nodes are on."""
+    """Return `hold` for all hosts of a job."""
     return hold(wanted(job.all_nodes), cell=job.label, waits=partial(waits, job) if waits else None)
 
 
 def shut() -> None:
-    """Lets go of the ways to other hosts."""
+    """Close the connections to locks on other hosts."""
     keepers.close()
 
 
 def patience(environ: Mapping[str, str]) -> float:
-    """Seconds that a cell waits for its hosts. UsageError for what is no number of seconds."""
+    """Return the seconds that a cell waits for its hosts. Raise UsageError if the setting is no such number."""
     text = environ.get(TIMEOUT_VARIABLE) or str(USUAL_TIMEOUT)
     try:
         seconds = float(text)
@@ -140,17 +143,17 @@ def patience(environ: Mapping[str, str]) -> float:
 
 
 def ready(environ: Mapping[str, str]) -> None:
-    """UsageError where leases cannot be taken as the user wants it: with that patience, in that folder."""
+    """Check the timeout and the folder for leases that the user has set. Raise UsageError."""
     patience(environ)
     if environ.get(FOLDER_VARIABLE):
         _folder()
 
 
 def told(who: Mapping[str, Any]) -> str:
-    """Who holds a lease, in words: `ada@node7 holds it for cell x of run y since 12:00:07, process 4711`."""
+    """Describe the holder of a lease: `ada@node7 holds it for cell x of run y since 12:00:07, process 4711`."""
 
     def text(key: str) -> str:
-        """Another user may have written it."""
+        """Return a field in printable form: another user may have written it."""
         value = who.get(key)
         plain = str(value) if isinstance(value, str | int) else ""
         return "".join(letter for letter in plain if letter.isprintable())[:100]
@@ -189,14 +192,14 @@ def _who(cell: str) -> dict[str, Any]:
 def _in_order(
     wanted: tuple[LeaseRequest, ...], who: dict[str, Any], held: ExitStack
 ) -> list[tuple[_Lease, LeaseRequest, str]]:
-    """Each lock once, in the order of their identities, which is the same whoever asks and from wherever.
+    """Return each lock once, ordered by identity. The order is the same for every process on every machine.
 
-    With each comes why it lies here, and not on the machine that it is of, if so.
+    With each, return the reason if its lock is on this machine and not on its own.
     """
     asked = [(one.name, one.reach) for one in wanted if one.reach is not None]
     kept = keepers.of(asked) if asked else {}
     leases: dict[str, tuple[_Lease, LeaseRequest, str]] = {}
-    # What lies here is taken here, though it may be reached from afar, too.
+    # A lock of this machine is taken directly, even if a remote address leads to it, too.
     for one in sorted(wanted, key=lambda one: (one.reach is not None, one.name)):
         keeper = kept[one.name, one.reach] if one.reach is not None else one.alone
         lease, why = (_Afar(keeper, who), "") if isinstance(keeper, Keeper) else (_here(one, who), keeper)
@@ -209,7 +212,7 @@ def _in_order(
 
 
 def _here(one: LeaseRequest, who: dict[str, Any]) -> Claim:
-    """Of this machine, or of a name here where a host has no lock of its own."""
+    """Return the lock of this machine, or one here for a host that has no own lock."""
     try:
         return Claim(str(_folder()), one.name if one.reach is None else f"host {one.name}", who)
     except Refused as error:
@@ -218,7 +221,7 @@ def _here(one: LeaseRequest, who: dict[str, Any]) -> Claim:
 
 
 class _Afar:
-    """A claim that a keeper holds."""
+    """A lease of a lock on another host."""
 
     def __init__(self, keeper: Keeper, who: dict[str, Any]) -> None:
         self.identity = keeper.identity
@@ -253,7 +256,7 @@ def _folder() -> Path:
 
 
 def _safe(folder: Path) -> Path:
-    """`folder`, made with mode 0700 if need be. UsageError unless nobody else can remove our files in it."""
+    """Return `folder`, made with mode 0700 if needed. Raise UsageError if other users can remove files in it."""
     try:
         with suppress(FileExistsError):
             folder.mkdir(mode=0o700)

@@ -1,4 +1,4 @@
-"""A claim on another host, held there by a process whose pipe we hold: freed when we die, or the way there does."""
+"""Locks on other hosts. A process there holds the lock, and frees it when its pipe to this process breaks."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from pytest_hetgpu.extensions.runtimes.process.ssh import explained, ssh_command
 from pytest_hetgpu.model.job import ConnectionInfo
 
 _PATIENCE = 30.0  # seconds for an answer of a host
-_ROUND = 1.0  # seconds for an answer at once
-_BEAT = 20.0  # seconds between two signs of life; claims.SILENCE is several of them
+_ROUND = 1.0  # seconds for an immediate answer
+_BEAT = 20.0  # seconds between two heartbeats; claims.SILENCE is several of them
 _NOISE = 64 << 10  # bytes that a login shell may print first
-_AGAIN = 60.0  # seconds until a host without a keeper is asked again
+_AGAIN = 60.0  # seconds until a host that failed is tried again
 
 
 class Keeper:
-    """One host's. `identity` is the lock's, as `Claim.identity`. ProvisionError of the host where there can be none."""
+    """The lock of another host, with its `identity` as `Claim.identity`. Raises ProvisionError if there is no lock."""
 
     def __init__(self, host: str, reach: ConnectionInfo) -> None:
         self.host = host
@@ -59,25 +59,25 @@ class Keeper:
 
     @property
     def lost(self) -> bool:
-        """Whether it can hold nothing any more."""
+        """Whether the connection is lost, and the lock with it."""
         return self._stopped.is_set()
 
     def ask(self, who: Mapping[str, Any]) -> None:
-        """Asks for the claim, for `who` (fields for people)."""
+        """Request the lock for `who` (fields for people)."""
         self._granted = False
         self._send(json.dumps(who).encode() + b"\n")
 
     def granted(self, seconds: float | None) -> bool:
-        """Waits until the claim is ours, or `seconds` (at least one) have passed. ProvisionError: the host is lost."""
+        """Wait until the lock is held or `seconds` (at least one) have passed. Raise ProvisionError for a lost host."""
         deadline = None if seconds is None else time.monotonic() + max(seconds, _ROUND)
         with suppress(TimeoutError):
-            while not self._granted:  # what `holder` no longer waited for may come first
+            while not self._granted:  # late answers to `holder` may come first
                 left = None if deadline is None else max(deadline - time.monotonic(), 0.0)
                 self._granted = "held" in self._answer(left)
         return self._granted
 
     def holder(self) -> Mapping[str, Any]:
-        """Who has it; empty where that cannot be told."""
+        """Return the holder; empty if it is unknown."""
         with suppress(HetgpuError, TimeoutError):
             self._send(b"who\n")
             while "held" in (answer := self._answer(_PATIENCE)):
@@ -87,7 +87,7 @@ class Keeper:
         return {}
 
     def free(self) -> None:
-        """Frees the claim, or gives up waiting for it; a lost host has done so already."""
+        """Free the lock, or stop waiting for it. A lost host has freed it already."""
         with suppress(HetgpuError):
             self._send(b"free\n")
             try:
@@ -97,13 +97,13 @@ class Keeper:
                 self.close()
 
     def close(self) -> None:
-        """Lets the process over there end."""
+        """Let the process on the host end."""
         self._stopped.set()
         self._pipe.close()
         self._ended()  # it has started nothing, and ends with its pipe
 
     def _send(self, data: bytes) -> None:
-        with suppress(OSError):  # whoever waits for the answer learns why
+        with suppress(OSError):  # the reader of the answer gets the error
             self._pipe.send(data)
 
     def _answer(self, seconds: float | None) -> Mapping[str, Any]:
@@ -147,7 +147,7 @@ class Keeper:
 
 
 class Keepers:
-    """Those of this process, each made once and kept; a host that has none is asked again only after a while."""
+    """The remote locks of this process. Each is made once; a host that failed is tried again only after a while."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -155,7 +155,7 @@ class Keepers:
         self._failed: dict[tuple[str, ConnectionInfo], tuple[float, str]] = {}
 
     def of(self, hosts: Iterable[tuple[str, ConnectionInfo]]) -> dict[tuple[str, ConnectionInfo], Keeper | str]:
-        """A keeper for each host, made side by side, or why it can have none."""
+        """Connect to the lock of each host, in parallel. Return locks, or the reason why a host has none."""
         wanted = tuple(dict.fromkeys(hosts))
         with self._lock:
             for key, keeper in list(self._kept.items()):
@@ -173,7 +173,7 @@ class Keepers:
             return {key: self._kept[key] if key in self._kept else self._failed[key][1] for key in wanted}
 
     def close(self) -> None:
-        """Lets go of all."""
+        """Close all."""
         with self._lock:
             kept, self._kept = tuple(self._kept.values()), {}
             self._failed.clear()
@@ -182,7 +182,7 @@ class Keepers:
 
 
 def _made(key: tuple[str, ConnectionInfo]) -> Keeper | str:
-    """Why, where the host cannot hold a claim; if nothing leads there, making a node on it will say so."""
+    """Return a lock, or why the host has none. If it is unreachable, provisioning a node there reports that."""
     try:
         return Keeper(*key)
     except HetgpuError as error:
