@@ -14,11 +14,6 @@ PACKAGE = ROOT / "pytest_hetgpu"
 
 #: Shared names that are still to be cleared, with the modules that share them. This set may only shrink.
 PENDING: dict[str, frozenset[str]] = {
-    "Cluster": frozenset(["cluster.cluster", "extensions.runtimes._kubernetes.client"]),
-    "Host": frozenset(["cluster.cleanup.sweep", "config.inventory.inventory"]),
-    "Keeper": frozenset(["cluster.leases.keeper", "extensions.runtimes._slurm.allocation"]),
-    "Refused": frozenset(["cluster.leases.claims", "extensions.runtimes._kubernetes.client"]),
-    "_Kept": frozenset(["cluster.cleanup.guard", "extensions.runtimes.process.ledger"]),
     "_Reader": frozenset(["config.matrix.reader", "config.matrix.references"]),
 }
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_hetgpu.analysis.judge import get_ready, judge_output
-from pytest_hetgpu.cluster.cleanup.guard import Guard
+from pytest_hetgpu.cluster.cleanup.tracker import LedgerTracker
 from pytest_hetgpu.cluster.cluster import Cluster
 from pytest_hetgpu.cluster.leases.hold import shut
 from pytest_hetgpu.config.known_failures.load import known_failures
@@ -55,7 +55,7 @@ class RunContext:
     suite: MatrixSet
     folder: RunFolder
     journal: Journal
-    guard: Guard
+    guard: LedgerTracker
     options: RunOptions = DEFAULTS
     #: Called with each planned job; returns the job to start (`pytest_hetgpu_job`).
     change_job: Callable[[Scenario, Job], Job] = unchanged

@@ -9,7 +9,11 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from pytest_hetgpu.cluster.cleanup.work import Result, work_off
+from pytest_hetgpu.cluster.cleanup.ledger_cleanup import CleanupStatus, process_ledger
 
 if __name__ == "__main__":
-    sys.exit({Result.DONE: 0, Result.LEFT: 1, Result.NOT_OURS: 3}[work_off(Path(sys.argv[1]), memory=True).result])
+    sys.exit(
+        {CleanupStatus.DONE: 0, CleanupStatus.LEFT: 1, CleanupStatus.NOT_OURS: 3}[
+            process_ledger(Path(sys.argv[1]), memory=True).status
+        ]
+    )

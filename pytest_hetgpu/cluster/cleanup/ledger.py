@@ -32,17 +32,17 @@ class Ledger:
 
     path: Path
     owner: Owner
-    spots: tuple[Location, ...] = field(default=())
+    locations: tuple[Location, ...] = field(default=())
 
 
-def processes_spot() -> Location:
+def processes_location() -> Location:
     """Return the location of this machine, with its state before the first process of the run."""
     return Location("processes", environ=((_SEGMENTS, " ".join(sorted(Segments().before))),))
 
 
-def segments_before(spot: Location) -> Segments | None:
+def segments_before(location: Location) -> Segments | None:
     """Return the shared memory that was here before the processes of a location; None if that is not known."""
-    before = dict(spot.environ).get(_SEGMENTS) if spot.kind == "processes" else None
+    before = dict(location.environ).get(_SEGMENTS) if location.kind == "processes" else None
     return None if before is None else Segments(before.split())
 
 
@@ -51,10 +51,13 @@ def head(owner: Owner) -> str:
     return json.dumps({"owner": owner.text}) + "\n"
 
 
-def opened(number: int, spot: Location) -> str:
+def opened(number: int, location: Location) -> str:
     """Return the line that opens a location. The number names it again when it is closed."""
-    reach = {name: getattr(spot.reach, name) for name in ConnectionInfo.__dataclass_fields__}
-    return json.dumps({"at": number, "kind": spot.kind, "host": spot.host, **reach, "environ": spot.environ}) + "\n"
+    reach = {name: getattr(location.reach, name) for name in ConnectionInfo.__dataclass_fields__}
+    return (
+        json.dumps({"at": number, "kind": location.kind, "host": location.host, **reach, "environ": location.environ})
+        + "\n"
+    )
 
 
 def closed(number: int) -> str:
@@ -72,13 +75,13 @@ def read(path: Path) -> Ledger | None:
     owner = parse(str(entries[0].get("owner"))) if entries else None
     if owner is None:
         return None
-    spots: dict[str, Location] = {}
+    locations: dict[str, Location] = {}
     for entry in entries[1:]:
         if "closed" in entry:
-            spots.pop(str(entry["closed"]), None)
+            locations.pop(str(entry["closed"]), None)
         elif entry.get("kind") and "at" in entry:
-            spots[str(entry.get("at"))] = _spot(entry)
-    return Ledger(path, owner, tuple(dict.fromkeys(spots.values())))
+            locations[str(entry.get("at"))] = _location(entry)
+    return Ledger(path, owner, tuple(dict.fromkeys(locations.values())))
 
 
 def _entry(line: str) -> dict[str, Any]:
@@ -89,7 +92,7 @@ def _entry(line: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _spot(entry: Mapping[str, Any]) -> Location:
+def _location(entry: Mapping[str, Any]) -> Location:
     reach = ConnectionInfo(*(entry.get(name) for name in ConnectionInfo.__dataclass_fields__))  # type: ignore[arg-type]
     environ = tuple((str(name), str(value)) for name, value in entry.get("environ") or ())
     return Location(str(entry["kind"]), str(entry.get("host") or ""), reach, environ)

@@ -18,7 +18,7 @@ _NO_PID = (1 << 22) + 1  # more than any process has (PID_MAX_LIMIT, linux/threa
 _PART = re.compile(r"[A-Za-z0-9_.@+-]+")
 
 
-class Life(enum.Enum):
+class OwnerState(enum.Enum):
     """The state of an owner, as far as this process can see it."""
 
     LIVE = "lives"
@@ -73,45 +73,45 @@ def myself(run: str) -> Owner:
     host, pid = os.uname().nodename or "-", os.getpid()
     where = (_machine(), _boot(), _namespace(), str(pid), started(pid) or "-")
     found = Owner(run or "-", user, host, str(os.geteuid()), *where, secrets.token_hex(8))
-    again = parse(found.text)  # as parsed from its text, so that both are equal
-    assert again is not None
-    return again
+    parsed = parse(found.text)  # as parsed from its text, so that both are equal
+    assert parsed is not None
+    return parsed
 
 
 @cache
-def _me() -> Owner:
+def _this_process() -> Owner:
     return myself("-")
 
 
-def nobody(host: str) -> Owner:
+def dead_owner(host: str) -> Owner:
     """Return the dead owner of unused shared memory: this user, at a host of that name ("": this one)."""
-    me = _me()
+    me = _this_process()
     return replace(me, host=host or me.host, pid=str(_NO_PID), start="-")
 
 
-def life(owner: Owner) -> Life:
+def state_of(owner: Owner) -> OwnerState:
     """Return whether the owner still runs. UNKNOWN on another machine, or in a container with hidden processes."""
     if owner.machine != _machine():
-        return Life.UNKNOWN
+        return OwnerState.UNKNOWN
     if owner.boot != _boot():
         # Containers of one image have the same machine id on every machine.
         plain = owner.namespace == _INITIAL == _namespace() and _boot() != "-" != owner.boot
-        return Life.DEAD if plain else Life.UNKNOWN
+        return OwnerState.DEAD if plain else OwnerState.UNKNOWN
     if owner.namespace != _namespace():
-        return Life.UNKNOWN
+        return OwnerState.UNKNOWN
     others = False
     try:
         os.kill(int(owner.pid), 0)
     except ProcessLookupError:
-        return Life.DEAD
+        return OwnerState.DEAD
     except (OSError, OverflowError) as error:
         others = isinstance(error, PermissionError)
     fields = _stat(int(owner.pid))
     if not fields:
         # With hidepid, /proc does not list processes of other users.
-        return Life.UNKNOWN if others or Path("/proc", owner.pid).exists() else Life.DEAD
+        return OwnerState.UNKNOWN if others or Path("/proc", owner.pid).exists() else OwnerState.DEAD
     ended = fields[0] in "ZX"  # though its parent has not waited for it
-    return Life.LIVE if not ended and owner.start in (fields[19], "-") else Life.DEAD
+    return OwnerState.LIVE if not ended and owner.start in (fields[19], "-") else OwnerState.DEAD
 
 
 def started(pid: int) -> str | None:

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from pytest_hetgpu.cluster.cleanup.owner import parse
-from pytest_hetgpu.cluster.leases.claims import Claim, Refused, common_folder
-from pytest_hetgpu.cluster.leases.keeper import Keeper, keepers
+from pytest_hetgpu.cluster.leases.host_lock import HostLock, LockFileError, common_folder
+from pytest_hetgpu.cluster.leases.remote_lock import RemoteLock, remote_locks
 from pytest_hetgpu.errors import NotHere, UsageError
 from pytest_hetgpu.extensions.runtimes.lookup import runtime_of
 from pytest_hetgpu.extensions.runtimes.process.ledger import tracker
@@ -126,7 +126,7 @@ def held(job: Job, waits: Callable[[Job, str], None] | None = None) -> AbstractC
 
 def shut() -> None:
     """Close the connections to locks on other hosts."""
-    keepers.close()
+    remote_locks.close()
 
 
 def patience(environ: Mapping[str, str]) -> float:
@@ -197,25 +197,25 @@ def _in_order(
     With each, return the reason if its lock is on this machine and not on its own.
     """
     asked = [(one.name, one.reach) for one in wanted if one.reach is not None]
-    kept = keepers.of(asked) if asked else {}
+    kept = remote_locks.of(asked) if asked else {}
     leases: dict[str, tuple[_Lease, LeaseRequest, str]] = {}
     # A lock of this machine is taken directly, even if a remote address leads to it, too.
     for one in sorted(wanted, key=lambda one: (one.reach is not None, one.name)):
         keeper = kept[one.name, one.reach] if one.reach is not None else one.alone
-        lease, why = (_Afar(keeper, who), "") if isinstance(keeper, Keeper) else (_here(one, who), keeper)
+        lease, why = (_Afar(keeper, who), "") if isinstance(keeper, RemoteLock) else (_here(one, who), keeper)
         if lease.identity not in leases:
             leases[lease.identity] = (lease, one, why)
             held.callback(lease.release)
-        elif isinstance(lease, Claim):
+        elif isinstance(lease, HostLock):
             lease.release()
     return [leases[identity] for identity in sorted(leases)]
 
 
-def _here(one: LeaseRequest, who: dict[str, Any]) -> Claim:
+def _here(one: LeaseRequest, who: dict[str, Any]) -> HostLock:
     """Return the lock of this machine, or one here for a host that has no own lock."""
     try:
-        return Claim(str(_folder()), one.name if one.reach is None else f"host {one.name}", who)
-    except Refused as error:
+        return HostLock(str(_folder()), one.name if one.reach is None else f"host {one.name}", who)
+    except LockFileError as error:
         advice = f"have it removed, or set {FOLDER_VARIABLE} to a folder that only you can write to"
         raise NotHere(f"host {one.words!r} cannot be held: {error}; {advice}") from error
 
@@ -223,7 +223,7 @@ def _here(one: LeaseRequest, who: dict[str, Any]) -> Claim:
 class _Afar:
     """A lease of a lock on another host."""
 
-    def __init__(self, keeper: Keeper, who: dict[str, Any]) -> None:
+    def __init__(self, keeper: RemoteLock, who: dict[str, Any]) -> None:
         self.identity = keeper.identity
         self._keeper = keeper
         self._who = who

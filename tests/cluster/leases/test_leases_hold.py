@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 import pytest_hetgpu
-from pytest_hetgpu.cluster.leases import claims
+from pytest_hetgpu.cluster.leases import host_lock
 from pytest_hetgpu.cluster.leases.hold import FOLDER_VARIABLE, Holding, patience, told
 from pytest_hetgpu.cluster.leases.hold import hold as hold_all
 from pytest_hetgpu.errors import NotHere, UsageError
@@ -325,6 +325,6 @@ def test_a_lock_file_that_is_a_link_is_refused(folder: Path, tmp_path: Path) -> 
 
 
 def test_what_is_sent_to_other_hosts_runs_on_the_oldest_python_that_a_node_may_have() -> None:
-    text = Path(claims.__file__).read_text(encoding="utf-8")
+    text = Path(host_lock.__file__).read_text(encoding="utf-8")
     ast.parse(text, feature_version=(3, 6))
     assert "pytest_hetgpu" not in text

@@ -17,8 +17,8 @@ import psutil
 import pytest
 
 import pytest_hetgpu
-from pytest_hetgpu.cluster.leases.claims import HOST, Claim, common_folder
 from pytest_hetgpu.cluster.leases.hold import FOLDER_VARIABLE, hold, shut, wanted
+from pytest_hetgpu.cluster.leases.host_lock import HOST, HostLock, common_folder
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.extensions.runtimes.traits.policy import LeaseRequest
 from pytest_hetgpu.model.job import ConnectionInfo, Hardware, Node
@@ -106,7 +106,7 @@ def test_another_users_holder_that_is_killed_frees_the_host(name: str, start: St
 
 
 def test_a_hostile_users_lock_is_named_when_patience_is_over(name: str, start: Start, another: str) -> None:
-    hostile = start(Claim(common_folder(), name, {}).path + ".lock", user=another)
+    hostile = start(HostLock(common_folder(), name, {}).path + ".lock", user=another)
     assert said(hostile) == "held\n"
     with pytest.raises(NotHere, match=f"busy: nobody holds it, process {hostile.pid} "):
         hold([LeaseRequest(name, "gpu1")], timeout=0.2).__enter__()

@@ -22,18 +22,18 @@ from pytest_hetgpu.model.job import ConnectionInfo
 
 _PATIENCE = 30.0  # seconds for an answer of a host
 _ROUND = 1.0  # seconds for an immediate answer
-_BEAT = 20.0  # seconds between two heartbeats; claims.SILENCE is several of them
+_BEAT = 20.0  # seconds between two heartbeats; host_lock.SILENCE is several of them
 _NOISE = 64 << 10  # bytes that a login shell may print first
 _AGAIN = 60.0  # seconds until a host that failed is tried again
 
 
-class Keeper:
-    """The lock of another host, with its `identity` as `Claim.identity`. Raises ProvisionError if there is no lock."""
+class RemoteLock:
+    """The lock of another host, with its `identity` as `HostLock.identity`. Raises ProvisionError if there is none."""
 
     def __init__(self, host: str, reach: ConnectionInfo) -> None:
         self.host = host
         self._reach = reach
-        text = Path(__file__).with_name("claims.py").read_bytes()
+        text = Path(__file__).with_name("host_lock.py").read_bytes()
         label = filter(None, (tracker().label,))
         argv = ssh_command(host, reach, ("python3", "-u", "-c", BOOT, str(len(text)), *label))
         self._ended = tracker().host(host, reach)
@@ -146,15 +146,15 @@ class Keeper:
             self._send(b"\n")
 
 
-class Keepers:
+class RemoteLocks:
     """The remote locks of this process. Each is made once; a host that failed is tried again only after a while."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._kept: dict[tuple[str, ConnectionInfo], Keeper] = {}
+        self._kept: dict[tuple[str, ConnectionInfo], RemoteLock] = {}
         self._failed: dict[tuple[str, ConnectionInfo], tuple[float, str]] = {}
 
-    def of(self, hosts: Iterable[tuple[str, ConnectionInfo]]) -> dict[tuple[str, ConnectionInfo], Keeper | str]:
+    def of(self, hosts: Iterable[tuple[str, ConnectionInfo]]) -> dict[tuple[str, ConnectionInfo], RemoteLock | str]:
         """Connect to the lock of each host, in parallel. Return locks, or the reason why a host has none."""
         wanted = tuple(dict.fromkeys(hosts))
         with self._lock:
@@ -166,7 +166,7 @@ class Keepers:
             if missing:
                 with ThreadPoolExecutor(max_workers=min(16, len(missing))) as pool:
                     for key, made in zip(missing, pool.map(_made, missing), strict=True):
-                        if isinstance(made, Keeper):
+                        if isinstance(made, RemoteLock):
                             self._kept[key] = made
                         else:
                             self._failed[key] = now + _AGAIN, made
@@ -181,15 +181,15 @@ class Keepers:
             keeper.close()
 
 
-def _made(key: tuple[str, ConnectionInfo]) -> Keeper | str:
+def _made(key: tuple[str, ConnectionInfo]) -> RemoteLock | str:
     """Return a lock, or why the host has none. If it is unreachable, provisioning a node there reports that."""
     try:
-        return Keeper(*key)
+        return RemoteLock(*key)
     except HetgpuError as error:
         return str(error).removeprefix(f"{key[0]}: ")
     except TimeoutError:
         return f"no answer in {_PATIENCE:.0f} s"
 
 
-keepers = Keepers()
-atexit.register(keepers.close)
+remote_locks = RemoteLocks()
+atexit.register(remote_locks.close)

@@ -3,7 +3,7 @@
 This file is imported, and sent as text to other hosts. There `serve` locks and frees on behalf of its pipe.
 A lock is an exclusive flock(2): the kernel frees it when its holder dies. All users of a machine share the lock files,
 in a sticky folder of root. The files stay: if one were removed while in use, a name could have two holders.
-The system call flock(2) is not fair: a new caller may get a free lock before waiters. So these queue up (`Line`).
+The system call flock(2) is not fair: a new caller may get a free lock before waiters. So these queue up (`WaitQueue`).
 """
 
 import contextlib
@@ -33,7 +33,7 @@ _OVERFLOW = 65534  # the user id of root in a user namespace without root
 Who = Dict[str, Any]
 
 
-class Refused(Exception):
+class LockFileError(Exception):
     """A lock file that cannot be used, with the reason."""
 
 
@@ -49,7 +49,7 @@ def common_folder() -> str:
     return ""
 
 
-class Line:
+class WaitQueue:
     """A queue for a lock, in a file. Each waiter locks a byte, its place, and waits for the byte before.
 
     Places are numbered. The file holds the last number, and is locked as a whole while a place is given. A waiter that
@@ -101,7 +101,7 @@ class Line:
         return int(struct.unpack(_RANGE, found)[0])
 
 
-class Claim:
+class HostLock:
     """A lock of `name` for `who` (fields for people). Equal locks have an equal `identity`, on any machine."""
 
     def __init__(self, folder: str, name: str, who: Who) -> None:
@@ -113,7 +113,7 @@ class Claim:
         self._turn, self._lock = _open(self.path + ".turn"), _open(self.path + ".lock")
         found = os.fstat(self._lock)
         self.identity = ":".join((_boot(), str(found.st_dev), str(found.st_ino)))
-        self._line = Line(self._turn)
+        self._line = WaitQueue(self._turn)
         self._deciding = threading.Lock()
         self._granted = threading.Event()
         self._waiting = False
@@ -209,7 +209,7 @@ class Claim:
 
 
 def _open(path: str) -> int:
-    """Open a lock file that all users may write to. Raise Refused for anything but a plain file."""
+    """Open a lock file that all users may write to. Raise LockFileError for anything but a plain file."""
     flags = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     for _ in range(_TRIES):
         try:
@@ -221,24 +221,24 @@ def _open(path: str) -> int:
             except FileExistsError:
                 continue
             except OSError as error:
-                raise Refused(path + " cannot be made: " + str(error.strerror)) from error
+                raise LockFileError(path + " cannot be made: " + str(error.strerror)) from error
             os.fchmod(number, 0o666)
             return number
         except PermissionError:
             try:
                 number = os.open(path, flags | os.O_RDONLY)
             except OSError as error:
-                raise Refused(_owned(path) + ", and not open to you: " + str(error.strerror)) from error
+                raise LockFileError(_owned(path) + ", and not open to you: " + str(error.strerror)) from error
         except OSError as error:
-            raise Refused(path + " cannot be used as a lock file: " + str(error.strerror)) from error
+            raise LockFileError(path + " cannot be used as a lock file: " + str(error.strerror)) from error
         found = os.fstat(number)
         # A link to another file would have this process write into that file.
         if stat.S_ISREG(found.st_mode) and found.st_nlink == 1:
             return number
         os.close(number)
         if found.st_nlink:
-            raise Refused(_owned(path) + ", and no plain file with one name")
-    raise Refused(path + " comes and goes")
+            raise LockFileError(_owned(path) + ", and no plain file with one name")
+    raise LockFileError(path + " comes and goes")
 
 
 def _owned(path: str) -> str:
@@ -285,12 +285,12 @@ def _boot() -> str:
     return os.uname().nodename
 
 
-class Desk:
+class LockServer:
     """A server of locks of this machine for the other end of a pipe, one at a time. Answers are lines of JSON."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
-        self._claims: List[Claim] = []
+        self._claims: List[HostLock] = []
         self._telling = threading.RLock()
 
     def say(self, **answer: Any) -> None:
@@ -299,7 +299,7 @@ class Desk:
             os.write(1, json.dumps(answer).encode() + b"\n")
 
     def hear(self, line: str) -> None:
-        """Serve a request: a JSON object (the future holder), `who`, `free`, or nothing. Raise Refused."""
+        """Serve a request: a JSON object (the future holder), `who`, `free`, or nothing. Raise LockFileError."""
         if line == "free":
             with self._telling:
                 self._claims.pop().release()
@@ -307,10 +307,10 @@ class Desk:
         elif line == "who":
             self.say(holder=self._claims[-1].holder())
         elif line:
-            self._claims.append(Claim(self._folder, HOST, json.loads(line)))
+            self._claims.append(HostLock(self._folder, HOST, json.loads(line)))
             threading.Thread(target=self._take, args=(self._claims[-1],), daemon=True).start()
 
-    def _take(self, claim: Claim) -> None:
+    def _take(self, claim: HostLock) -> None:
         """Wait for a lock and report it, unless it was freed in the meantime."""
         if claim.granted(None):
             with self._telling:
@@ -321,15 +321,15 @@ class Desk:
 def serve() -> None:
     """Lock and free this machine on behalf of the pipe. End when the pipe closes, or is silent too long."""
     folder = common_folder()
-    desk = Desk(folder)
+    desk = LockServer(folder)
     if not folder:
         desk.say(refused="no folder there that all users share (" + ", ".join(COMMON) + ")")
         return
     try:
-        desk.say(hello=Claim(folder, HOST, {}).identity)
+        desk.say(hello=HostLock(folder, HOST, {}).identity)
         for line in _lines():
             desk.hear(line)
-    except Refused as error:
+    except LockFileError as error:
         desk.say(refused=str(error))
     os._exit(0)
 

@@ -6,16 +6,16 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from pytest_hetgpu.cluster.cleanup.owner import Life, Owner
-from pytest_hetgpu.cluster.cleanup.sweep import Place, Thing
+from pytest_hetgpu.cluster.cleanup.owner import Owner, OwnerState
+from pytest_hetgpu.cluster.cleanup.targets import CleanupTarget, Resource
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundResource:
     """A resource and its place."""
 
-    place: Place
-    thing: Thing
+    target: CleanupTarget
+    resource: Resource
 
 
 @dataclass(frozen=True)
@@ -33,69 +33,71 @@ class Scope:
 
 
 @dataclass(frozen=True)
-class Sorted:
+class CleanupPlan:
     """The resources that may be removed (`dead`), and sentences on those that stay (`kept`), with the reason."""
 
-    dead: tuple[Found, ...]
+    dead: tuple[FoundResource, ...]
     kept: tuple[str, ...]
 
 
-def sort(found: Iterable[Found], scope: Scope, life: Callable[[Owner], Life]) -> Sorted:
+def make_plan(found: Iterable[FoundResource], scope: Scope, state_of: Callable[[Owner], OwnerState]) -> CleanupPlan:
     """Sort resources by the state of their owner, and by its user."""
-    dead: list[Found] = []
-    kept: dict[str, list[Found]] = {}
-    lives: dict[Owner, Life] = {}
+    dead: list[FoundResource] = []
+    kept: dict[str, list[FoundResource]] = {}
+    states: dict[Owner, OwnerState] = {}
     for one in found:
-        owner = one.thing.owner
-        state = lives.setdefault(owner, life(owner))
-        reason = _stays(one) or _reason(owner, state, scope)
+        owner = one.resource.owner
+        state = states.setdefault(owner, state_of(owner))
+        reason = _reason_of_resource(one) or _reason_of_owner(owner, state, scope)
         if reason:
             kept.setdefault(reason, []).append(one)
         else:
             dead.append(one)
-    return Sorted(tuple(dead), tuple(f"{counted(ones)} left alone: {reason}" for reason, ones in kept.items()))
+    return CleanupPlan(tuple(dead), tuple(f"{counted(ones)} left alone: {reason}" for reason, ones in kept.items()))
 
 
-def _stays(one: Found) -> str:
+def _reason_of_resource(one: FoundResource) -> str:
     """Return the reason why a resource stays, independent of its owner; "" without one."""
-    if one.thing.going:
-        return f"on the way out of {one.place.words} already"
-    return f"on {one.place.words} {one.thing.stays}" if one.thing.stays else ""
+    if one.resource.being_removed:
+        return f"on the way out of {one.target.words} already"
+    return f"on {one.target.words} {one.resource.stays}" if one.resource.stays else ""
 
 
-def _reason(owner: Owner, state: Life, scope: Scope) -> str:
+def _reason_of_owner(owner: Owner, state: OwnerState, scope: Scope) -> str:
     """Return why a resource of an owner stays; "" if it may be removed."""
     run = f"run {owner.run} ({owner.who})"
-    if state is Life.LIVE:
+    if state is OwnerState.LIVE:
         return f"{run} is still running"
-    if state is Life.UNKNOWN and not scope.elsewhere:
+    if state is OwnerState.UNKNOWN and not scope.elsewhere:
         return (
             f"whether {run} still runs cannot be told from here; look there, or give --elsewhere if you know it is over"
         )
-    afar = owner.machine != scope.machine
-    ours = owner.uid == scope.uid and (not afar or (scope.elsewhere and owner.user == scope.user))
-    if not scope.all_users and not ours:
+    remote = owner.machine != scope.machine
+    own = owner.uid == scope.uid and (not remote or (scope.elsewhere and owner.user == scope.user))
+    if not scope.all_users and not own:
         return f"{run} is another user's; --all-users removes it too"
     return ""
 
 
-def counted(found: Sequence[Found]) -> str:
+def counted(found: Sequence[FoundResource]) -> str:
     """Count resources by kind: `2 containers, 1 network`."""
-    kinds = Counter(one.thing.kind for one in found)
+    kinds = Counter(one.resource.kind for one in found)
     plural = {"process": "processes"}
     return ", ".join(
         f"{count} {kind if count == 1 else plural.get(kind, kind + 's')}" for kind, count in sorted(kinds.items())
     )
 
 
-def table(found: Sequence[Found], now: float) -> list[str]:
+def table(found: Sequence[FoundResource], now: float) -> list[str]:
     """Return rows `WHAT  NAME  WHERE  WHOSE  AGE  RUN` below a head, oldest run first."""
     rows = [("WHAT", "NAME", "WHERE", "WHOSE", "AGE", "RUN")]
-    for one in sorted(found, key=lambda one: (one.thing.owner.run, one.place.words, one.thing.kind, one.thing.name)):
-        thing, owner = one.thing, one.thing.owner
-        name = f"{thing.name} ({thing.ident})" if thing.kind in ("process", "segment") else thing.name
-        age = _age(now - thing.since) if thing.since is not None else "?"
-        rows.append((thing.kind, _plain(name), one.place.words, f"{owner.user}@{owner.host}", age, owner.run))
+    for one in sorted(
+        found, key=lambda one: (one.resource.owner.run, one.target.words, one.resource.kind, one.resource.name)
+    ):
+        resource, owner = one.resource, one.resource.owner
+        name = f"{resource.name} ({resource.ident})" if resource.kind in ("process", "segment") else resource.name
+        age = _age(now - resource.since) if resource.since is not None else "?"
+        rows.append((resource.kind, _plain(name), one.target.words, f"{owner.user}@{owner.host}", age, owner.run))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
