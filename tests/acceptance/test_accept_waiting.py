@@ -61,7 +61,7 @@ from pytest_hetgpu.extensions.runtimes.docker import Docker
 from pytest_hetgpu.model.job import Hardware, Node, ConnectionInfo
 
 NODE = Node(0, Hardware("box", runtime="docker"), "gpu1", 1, reach=ConnectionInfo("https://gpu1:2376"))
-hold.wanted = lambda nodes: (Docker.lease(NODE),)
+hold.lease_requests = lambda nodes: (Docker.lease(NODE),)
 """
 
 
@@ -80,9 +80,9 @@ def test_a_host_that_runs_from_elsewhere_are_not_kept_off_is_noted(
 
 
 LOSING = """\
-from pytest_hetgpu.cluster.leases.hold import Holding
+from pytest_hetgpu.cluster.leases.hold import HeldLeases
 
-Holding.lost = property(lambda self: self.words)
+HeldLeases.lost = property(lambda self: self.words)
 """
 
 

@@ -27,18 +27,18 @@ from pytest_hetgpu.model.job import Job, Node
 
 FOLDER_VARIABLE = "HETGPU_LEASES"
 TIMEOUT_VARIABLE = "HETGPU_LEASE_TIMEOUT"
-USUAL_TIMEOUT = 3600.0
+DEFAULT_TIMEOUT = 3600.0
 NOTICE = 2.0
 """Seconds of waiting after which the wait is reported."""
 
-Waits = Callable[[str], None]
+ReportWait = Callable[[str], None]
 """A function that reports a wait: called with the host and its holder, and with "" at the end of the wait."""
 
 _ADVICE = f"remove it, or set {FOLDER_VARIABLE} to a folder that only you can write to"
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
+class HeldLeases:
     """The held leases, in the order in which they were acquired."""
 
     #: Names of the hosts for people.
@@ -64,7 +64,7 @@ class _Lease(Protocol):
     def holder(self) -> Mapping[str, Any]: ...
 
 
-def wanted(nodes: Iterable[Node]) -> tuple[LeaseRequest, ...]:
+def lease_requests(nodes: Iterable[Node]) -> tuple[LeaseRequest, ...]:
     """Return the leases that nodes need. The lock of a machine is on that machine, however it is reached.
 
     An engine over TLS cannot lock its host: the lease then excludes only runs of this machine. Nodes of a scheduler
@@ -76,9 +76,13 @@ def wanted(nodes: Iterable[Node]) -> tuple[LeaseRequest, ...]:
 
 @contextmanager
 def hold(
-    leases: Iterable[LeaseRequest], *, cell: str = "", timeout: float | None = None, waits: Waits | None = None
-) -> Iterator[Holding]:
-    """Hold all of `leases` for a cell, and yield them. `waits` is called if that takes long.
+    leases: Iterable[LeaseRequest],
+    *,
+    cell: str = "",
+    timeout: float | None = None,
+    report_wait: ReportWait | None = None,
+) -> Iterator[HeldLeases]:
+    """Hold all of `leases` for a cell, and yield them. `report_wait` is called if that takes long.
 
     The wait for all of them takes at most `timeout` seconds (default: $HETGPU_LEASE_TIMEOUT, else an hour). Lock files
     of this machine are in $HETGPU_LEASES, else in a folder that all its users share. Calls must not be nested: a
@@ -87,51 +91,53 @@ def hold(
     Raise NotHere after a too long wait (it names the holder), or for an unusable lock file. Raise ProvisionError if a
     host is lost during the wait, and UsageError if other users could tamper with the folder.
     """
-    limit = patience(os.environ) if timeout is None else timeout
-    with ExitStack() as held:
-        ordered = _in_order(tuple(leases), _who(cell), held)
+    limit = wait_limit(os.environ) if timeout is None else timeout
+    with ExitStack() as stack:
+        ordered = _ordered_locks(tuple(leases), _holder_fields(cell), stack)
         deadline = time.monotonic() + limit  # connecting to the hosts is no part of the wait
         for lease, one, _ in ordered:
-            _take(lease, one, deadline, waits)
+            _wait_for(lease, one, deadline, report_wait)
         here = {one.words: why for _, one, why in ordered if why}
-        yield Holding(tuple(one.words for _, one, _ in ordered), here, tuple(lease for lease, _, _ in ordered))
+        yield HeldLeases(tuple(one.words for _, one, _ in ordered), here, tuple(lease for lease, _, _ in ordered))
 
 
-def _take(lease: _Lease, one: LeaseRequest, deadline: float, waits: Waits | None) -> None:
+def _wait_for(lease: _Lease, one: LeaseRequest, deadline: float, report_wait: ReportWait | None) -> None:
     """Wait for one lease. Raise NotHere with its holder if that takes too long."""
     started = time.monotonic()
     if lease.granted(min(NOTICE, deadline - started)):
         return
-    if time.monotonic() < deadline and _granted_late(lease, one, deadline, waits):
+    if time.monotonic() < deadline and _granted_after_report(lease, one, deadline, report_wait):
         return
     waited = time.monotonic() - started
-    raise NotHere(f"host {one.words!r} is busy: {told(lease.holder())} (waited {waited:.1f} s)")
+    raise NotHere(f"host {one.words!r} is busy: {describe_holder(lease.holder())} (waited {waited:.1f} s)")
 
 
-def _granted_late(lease: _Lease, one: LeaseRequest, deadline: float, waits: Waits | None) -> bool:
+def _granted_after_report(lease: _Lease, one: LeaseRequest, deadline: float, report_wait: ReportWait | None) -> bool:
     """Return whether a reported wait succeeds; report its end in any case."""
-    if not waits:
+    if not report_wait:
         return lease.granted(deadline - time.monotonic())
-    waits(f"waits for host {one.words}: {told(lease.holder())}")
+    report_wait(f"waits for host {one.words}: {describe_holder(lease.holder())}")
     try:
         return lease.granted(deadline - time.monotonic())
     finally:
-        waits("")
+        report_wait("")
 
 
-def held(job: Job, waits: Callable[[Job, str], None] | None = None) -> AbstractContextManager[Holding]:
+def lease_hosts(job: Job, report_wait: Callable[[Job, str], None] | None = None) -> AbstractContextManager[HeldLeases]:
     """Return `hold` for all hosts of a job."""
-    return hold(wanted(job.all_nodes), cell=job.label, waits=partial(waits, job) if waits else None)
+    return hold(
+        lease_requests(job.all_nodes), cell=job.label, report_wait=partial(report_wait, job) if report_wait else None
+    )
 
 
-def shut() -> None:
+def close_connections() -> None:
     """Close the connections to locks on other hosts."""
     remote_locks.close()
 
 
-def patience(environ: Mapping[str, str]) -> float:
+def wait_limit(environ: Mapping[str, str]) -> float:
     """Return the seconds that a cell waits for its hosts. Raise UsageError if the setting is no such number."""
-    text = environ.get(TIMEOUT_VARIABLE) or str(USUAL_TIMEOUT)
+    text = environ.get(TIMEOUT_VARIABLE) or str(DEFAULT_TIMEOUT)
     try:
         seconds = float(text)
     except ValueError:
@@ -142,14 +148,14 @@ def patience(environ: Mapping[str, str]) -> float:
     return seconds
 
 
-def ready(environ: Mapping[str, str]) -> None:
+def check_settings(environ: Mapping[str, str]) -> None:
     """Check the timeout and the folder for leases that the user has set. Raise UsageError."""
-    patience(environ)
+    wait_limit(environ)
     if environ.get(FOLDER_VARIABLE):
         _folder()
 
 
-def told(who: Mapping[str, Any]) -> str:
+def describe_holder(who: Mapping[str, Any]) -> str:
     """Describe the holder of a lease: `ada@node7 holds it for cell x of run y since 12:00:07, process 4711`."""
 
     def text(key: str) -> str:
@@ -177,7 +183,7 @@ def _user() -> str:
         return f"user {os.geteuid()}"
 
 
-def _who(cell: str) -> dict[str, Any]:
+def _holder_fields(cell: str) -> dict[str, Any]:
     owner = parse(tracker().label)
     return {
         "user": _user(),
@@ -189,29 +195,29 @@ def _who(cell: str) -> dict[str, Any]:
     }
 
 
-def _in_order(
-    wanted: tuple[LeaseRequest, ...], who: dict[str, Any], held: ExitStack
+def _ordered_locks(
+    requests: tuple[LeaseRequest, ...], who: dict[str, Any], stack: ExitStack
 ) -> list[tuple[_Lease, LeaseRequest, str]]:
     """Return each lock once, ordered by identity. The order is the same for every process on every machine.
 
     With each, return the reason if its lock is on this machine and not on its own.
     """
-    asked = [(one.name, one.reach) for one in wanted if one.reach is not None]
-    kept = remote_locks.of(asked) if asked else {}
+    addresses = [(one.name, one.reach) for one in requests if one.reach is not None]
+    remote = remote_locks.of(addresses) if addresses else {}
     leases: dict[str, tuple[_Lease, LeaseRequest, str]] = {}
     # A lock of this machine is taken directly, even if a remote address leads to it, too.
-    for one in sorted(wanted, key=lambda one: (one.reach is not None, one.name)):
-        keeper = kept[one.name, one.reach] if one.reach is not None else one.alone
-        lease, why = (_Afar(keeper, who), "") if isinstance(keeper, RemoteLock) else (_here(one, who), keeper)
+    for one in sorted(requests, key=lambda one: (one.reach is not None, one.name)):
+        lock = remote[one.name, one.reach] if one.reach is not None else one.alone
+        lease, why = (_RemoteLease(lock, who), "") if isinstance(lock, RemoteLock) else (_local_lock(one, who), lock)
         if lease.identity not in leases:
             leases[lease.identity] = (lease, one, why)
-            held.callback(lease.release)
+            stack.callback(lease.release)
         elif isinstance(lease, HostLock):
             lease.release()
     return [leases[identity] for identity in sorted(leases)]
 
 
-def _here(one: LeaseRequest, who: dict[str, Any]) -> HostLock:
+def _local_lock(one: LeaseRequest, who: dict[str, Any]) -> HostLock:
     """Return the lock of this machine, or one here for a host that has no own lock."""
     try:
         return HostLock(str(_folder()), one.name if one.reach is None else f"host {one.name}", who)
@@ -220,42 +226,44 @@ def _here(one: LeaseRequest, who: dict[str, Any]) -> HostLock:
         raise NotHere(f"host {one.words!r} cannot be held: {error}; {advice}") from error
 
 
-class _Afar:
+class _RemoteLease:
     """A lease of a lock on another host."""
 
-    def __init__(self, keeper: RemoteLock, who: dict[str, Any]) -> None:
-        self.identity = keeper.identity
-        self._keeper = keeper
+    def __init__(self, lock: RemoteLock, who: dict[str, Any]) -> None:
+        self.identity = lock.identity
+        self._lock = lock
         self._who = who
-        self._asked = False
+        self._requested = False
 
     @property
     def lost(self) -> bool:
-        return self._keeper.lost
+        return self._lock.lost
 
     def granted(self, seconds: float | None) -> bool:
-        if not self._asked:
-            self._asked = True
-            self._keeper.ask(self._who)
-        return self._keeper.granted(seconds)
+        if not self._requested:
+            self._requested = True
+            self._lock.ask(self._who)
+        return self._lock.granted(seconds)
 
     def release(self) -> None:
-        if self._asked:
-            self._keeper.free()
+        if self._requested:
+            self._lock.free()
 
     def holder(self) -> Mapping[str, Any]:
-        return self._keeper.holder()
+        return self._lock.holder()
 
 
 def _folder() -> Path:
     chosen = os.environ.get(FOLDER_VARIABLE)
     if chosen:
-        return _safe(Path(chosen))
+        return _private(Path(chosen))
     common = common_folder()
-    return Path(common) if common else _safe(_safe(Path(tempfile.gettempdir(), f"hetgpu-{os.geteuid()}")) / "leases")
+    return (
+        Path(common) if common else _private(_private(Path(tempfile.gettempdir(), f"hetgpu-{os.geteuid()}")) / "leases")
+    )
 
 
-def _safe(folder: Path) -> Path:
+def _private(folder: Path) -> Path:
     """Return `folder`, made with mode 0700 if needed. Raise UsageError if other users can remove files in it."""
     try:
         with suppress(FileExistsError):

@@ -30,7 +30,7 @@ _PLACES = 1 << 40
 _DIGITS = 20  # of the number of the last place
 _OVERFLOW = 65534  # the user id of root in a user namespace without root
 
-Who = Dict[str, Any]
+Holder = Dict[str, Any]
 
 
 class LockFileError(Exception):
@@ -42,9 +42,9 @@ def common_folder() -> str:
     for place in COMMON:
         with contextlib.suppress(OSError):
             found = os.lstat(place)
-            ours = found.st_uid in (0, _OVERFLOW) and stat.S_ISDIR(found.st_mode)
-            ours = ours and not os.statvfs(place).f_flag & os.ST_RDONLY
-            if ours and found.st_mode & stat.S_ISVTX and found.st_mode & stat.S_IWOTH:
+            safe = found.st_uid in (0, _OVERFLOW) and stat.S_ISDIR(found.st_mode)
+            safe = safe and not os.statvfs(place).f_flag & os.ST_RDONLY
+            if safe and found.st_mode & stat.S_ISVTX and found.st_mode & stat.S_IWOTH:
                 return place
     return ""
 
@@ -104,7 +104,7 @@ class WaitQueue:
 class HostLock:
     """A lock of `name` for `who` (fields for people). Equal locks have an equal `identity`, on any machine."""
 
-    def __init__(self, folder: str, name: str, who: Who) -> None:
+    def __init__(self, folder: str, name: str, who: Holder) -> None:
         readable = re.sub(r"[^A-Za-z0-9_.+-]", "_", name)[:60]
         digest = "-" + hashlib.sha256(name.encode(errors="surrogateescape")).hexdigest()[:16]
         self.name = name
@@ -113,11 +113,11 @@ class HostLock:
         self._turn, self._lock = _open(self.path + ".turn"), _open(self.path + ".lock")
         found = os.fstat(self._lock)
         self.identity = ":".join((_boot(), str(found.st_dev), str(found.st_ino)))
-        self._line = WaitQueue(self._turn)
-        self._deciding = threading.Lock()
+        self._queue = WaitQueue(self._turn)
+        self._mutex = threading.Lock()
         self._granted = threading.Event()
         self._waiting = False
-        self._over = False
+        self._released = False
 
     lost = False  # a lock of this machine ends only with its holder
 
@@ -126,42 +126,42 @@ class HostLock:
 
         Return False for a lock that was released, also in the meantime.
         """
-        with self._deciding:
-            if self._over:
+        with self._mutex:
+            if self._released:
                 return False
-            waits = seconds is None or seconds > 0
-            if self._at_once(waits):
+            may_wait = seconds is None or seconds > 0
+            if self._try_lock(may_wait):
                 self._granted.set()
-            elif waits and not self._waiting:
+            elif may_wait and not self._waiting:
                 self._waiting = True
                 # flock(2) has no timeout.
                 threading.Thread(target=self._wait, name="lease " + self.name, daemon=True).start()
         if self._waiting:
             self._granted.wait(seconds)
-        with self._deciding:
-            ours = self._granted.is_set() and not self._over
-            if ours:
-                self._sign(self.who)
-        return ours
+        with self._mutex:
+            held = self._granted.is_set() and not self._released
+            if held:
+                self._write_holder(self.who)
+        return held
 
     def release(self) -> None:
         """Free the lock, or stop waiting for it. Further calls have no effect."""
-        with self._deciding:
-            if self._over:
+        with self._mutex:
+            if self._released:
                 return
-            self._over = True
+            self._released = True
             if self._waiting and not self._granted.is_set():
                 return  # the waiting thread frees it
             if self._granted.is_set():
-                self._sign({})
+                self._write_holder({})
             self._free()
 
-    def holder(self) -> Who:
+    def holder(self) -> Holder:
         """Return the holder by the lock file; by the kernel if both differ."""
         return _holder(self._lock)
 
-    def _at_once(self, waits: bool) -> bool:
-        """Return whether the lock is held. If not, and with `waits`, join the queue unless another is joining it."""
+    def _try_lock(self, may_wait: bool) -> bool:
+        """Return whether the lock is held. If not, and with `may_wait`, join the queue unless another is joining it."""
         if self._waiting or self._granted.is_set():
             return self._granted.is_set()
         try:
@@ -169,34 +169,34 @@ class HostLock:
         except OSError:
             return False
         try:
-            if self._line.empty():
+            if self._queue.empty():
                 with contextlib.suppress(OSError):
                     fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     return True
-            if waits:
-                self._line.join()
+            if may_wait:
+                self._queue.join()
         finally:
             fcntl.flock(self._turn, fcntl.LOCK_UN)
         return False
 
     def _wait(self) -> None:
-        if not self._line.place:
+        if not self._queue.place:
             fcntl.flock(self._turn, fcntl.LOCK_EX)
-            if self._line.join():
+            if self._queue.join():
                 fcntl.flock(self._turn, fcntl.LOCK_UN)
-        if self._line.place:
-            self._line.wait()
+        if self._queue.place:
+            self._queue.wait()
         fcntl.flock(self._lock, fcntl.LOCK_EX)
-        if self._line.place:
-            self._line.leave()
+        if self._queue.place:
+            self._queue.leave()
         else:
             fcntl.flock(self._turn, fcntl.LOCK_UN)
-        with self._deciding:
-            if self._over:
+        with self._mutex:
+            if self._released:
                 self._free()
             self._granted.set()
 
-    def _sign(self, who: Who) -> None:
+    def _write_holder(self, who: Holder) -> None:
         with contextlib.suppress(OSError):  # another user's file may be read-only; the kernel has the pid
             os.ftruncate(self._lock, 0)
             os.pwrite(self._lock, json.dumps(who).encode()[:_LONGEST] if who else b"", 0)
@@ -255,15 +255,15 @@ def user_name(uid: int) -> str:
         return "user " + str(uid)
 
 
-def _holder(number: int) -> Who:
+def _holder(number: int) -> Holder:
     try:
-        said = json.loads(os.pread(number, _LONGEST, 0).decode(errors="replace"))
+        fields = json.loads(os.pread(number, _LONGEST, 0).decode(errors="replace"))
     except (OSError, ValueError):
-        said = {}
-    said = {str(key): value for key, value in said.items()} if isinstance(said, dict) else {}
+        fields = {}
+    fields = {str(key): value for key, value in fields.items()} if isinstance(fields, dict) else {}
     pid = _locker(os.fstat(number).st_ino)
-    if pid is None or said.get("pid") == pid:
-        return said
+    if pid is None or fields.get("pid") == pid:
+        return fields
     with contextlib.suppress(OSError):
         return {"pid": pid, "user": user_name(os.lstat("/proc/" + str(pid)).st_uid)}
     return {}
@@ -290,47 +290,47 @@ class LockServer:
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
-        self._claims: List[HostLock] = []
-        self._telling = threading.RLock()
+        self._locks: List[HostLock] = []
+        self._replying = threading.RLock()
 
-    def say(self, **answer: Any) -> None:
+    def reply(self, **answer: Any) -> None:
         """Print an answer."""
-        with self._telling:
+        with self._replying:
             os.write(1, json.dumps(answer).encode() + b"\n")
 
-    def hear(self, line: str) -> None:
+    def handle(self, line: str) -> None:
         """Serve a request: a JSON object (the future holder), `who`, `free`, or nothing. Raise LockFileError."""
         if line == "free":
-            with self._telling:
-                self._claims.pop().release()
-                self.say(freed=True)
+            with self._replying:
+                self._locks.pop().release()
+                self.reply(freed=True)
         elif line == "who":
-            self.say(holder=self._claims[-1].holder())
+            self.reply(holder=self._locks[-1].holder())
         elif line:
-            self._claims.append(HostLock(self._folder, HOST, json.loads(line)))
-            threading.Thread(target=self._take, args=(self._claims[-1],), daemon=True).start()
+            self._locks.append(HostLock(self._folder, HOST, json.loads(line)))
+            threading.Thread(target=self._grant, args=(self._locks[-1],), daemon=True).start()
 
-    def _take(self, claim: HostLock) -> None:
+    def _grant(self, lock: HostLock) -> None:
         """Wait for a lock and report it, unless it was freed in the meantime."""
-        if claim.granted(None):
-            with self._telling:
-                if self._claims[-1:] == [claim]:
-                    self.say(held=True)
+        if lock.granted(None):
+            with self._replying:
+                if self._locks[-1:] == [lock]:
+                    self.reply(held=True)
 
 
 def serve() -> None:
     """Lock and free this machine on behalf of the pipe. End when the pipe closes, or is silent too long."""
     folder = common_folder()
-    desk = LockServer(folder)
+    server = LockServer(folder)
     if not folder:
-        desk.say(refused="no folder there that all users share (" + ", ".join(COMMON) + ")")
+        server.reply(refused="no folder there that all users share (" + ", ".join(COMMON) + ")")
         return
     try:
-        desk.say(hello=HostLock(folder, HOST, {}).identity)
+        server.reply(hello=HostLock(folder, HOST, {}).identity)
         for line in _lines():
-            desk.hear(line)
+            server.handle(line)
     except LockFileError as error:
-        desk.say(refused=str(error))
+        server.reply(refused=str(error))
     os._exit(0)
 
 

@@ -20,11 +20,11 @@ from pytest_hetgpu.extensions.runtimes.process.pipe import ProcessPipe
 from pytest_hetgpu.extensions.runtimes.process.ssh import explained, ssh_command
 from pytest_hetgpu.model.job import ConnectionInfo
 
-_PATIENCE = 30.0  # seconds for an answer of a host
-_ROUND = 1.0  # seconds for an immediate answer
-_BEAT = 20.0  # seconds between two heartbeats; host_lock.SILENCE is several of them
-_NOISE = 64 << 10  # bytes that a login shell may print first
-_AGAIN = 60.0  # seconds until a host that failed is tried again
+_ANSWER_TIMEOUT = 30.0  # seconds for an answer of a host
+_MIN_WAIT = 1.0  # seconds for an immediate answer
+_HEARTBEAT = 20.0  # seconds between two heartbeats; host_lock.SILENCE is several of them
+_MAX_NOISE = 64 << 10  # bytes that a login shell may print first
+_RETRY_AFTER = 60.0  # seconds until a host that failed is tried again
 
 
 class RemoteLock:
@@ -36,26 +36,26 @@ class RemoteLock:
         text = Path(__file__).with_name("host_lock.py").read_bytes()
         label = filter(None, (tracker().label,))
         argv = ssh_command(host, reach, ("python3", "-u", "-c", BOOT, str(len(text)), *label))
-        self._ended = tracker().host(host, reach)
+        self._untrack = tracker().host(host, reach)
         try:
             self._pipe = ProcessPipe(argv)
         except OSError as error:
-            self._ended()
+            self._untrack()
             raise ProvisionError(host, f"ssh cannot be started: {error.strerror}") from error
         self._answers: queue.SimpleQueue[Mapping[str, Any] | None] = queue.SimpleQueue()
         self._stopped = threading.Event()
         self._granted = False
-        threading.Thread(target=self._hear, name=f"lease of {host}", daemon=True).start()
+        threading.Thread(target=self._read_answers, name=f"lease of {host}", daemon=True).start()
         try:
             self._send(text)
-            hello = self._answer(_PATIENCE)
+            hello = self._answer(_ANSWER_TIMEOUT)
             if "hello" not in hello:
                 raise ProvisionError(host, str(hello.get("refused", "no answer that can be read"))[:300])  # noqa: TRY301
         except BaseException:
             self.close()
             raise
         self.identity = str(hello["hello"])
-        threading.Thread(target=self._beat, name=f"beat of {host}", daemon=True).start()
+        threading.Thread(target=self._send_heartbeats, name=f"beat of {host}", daemon=True).start()
 
     @property
     def lost(self) -> bool:
@@ -69,7 +69,7 @@ class RemoteLock:
 
     def granted(self, seconds: float | None) -> bool:
         """Wait until the lock is held or `seconds` (at least one) have passed. Raise ProvisionError for a lost host."""
-        deadline = None if seconds is None else time.monotonic() + max(seconds, _ROUND)
+        deadline = None if seconds is None else time.monotonic() + max(seconds, _MIN_WAIT)
         with suppress(TimeoutError):
             while not self._granted:  # late answers to `holder` may come first
                 left = None if deadline is None else max(deadline - time.monotonic(), 0.0)
@@ -80,7 +80,7 @@ class RemoteLock:
         """Return the holder; empty if it is unknown."""
         with suppress(HetgpuError, TimeoutError):
             self._send(b"who\n")
-            while "held" in (answer := self._answer(_PATIENCE)):
+            while "held" in (answer := self._answer(_ANSWER_TIMEOUT)):
                 self._granted = True  # meanwhile
             found = answer.get("holder")
             return found if isinstance(found, dict) else {}
@@ -91,7 +91,7 @@ class RemoteLock:
         with suppress(HetgpuError):
             self._send(b"free\n")
             try:
-                while "freed" not in self._answer(_PATIENCE):
+                while "freed" not in self._answer(_ANSWER_TIMEOUT):
                     pass
             except TimeoutError:
                 self.close()
@@ -100,7 +100,7 @@ class RemoteLock:
         """Let the process on the host end."""
         self._stopped.set()
         self._pipe.close()
-        self._ended()  # it has started nothing, and ends with its pipe
+        self._untrack()  # it has started nothing, and ends with its pipe
 
     def _send(self, data: bytes) -> None:
         with suppress(OSError):  # the reader of the answer gets the error
@@ -117,7 +117,7 @@ class RemoteLock:
             raise ProvisionError(self.host, explained(self.host, self._reach, self._pipe.stderr(), code))
         return answer
 
-    def _hear(self) -> None:
+    def _read_answers(self) -> None:
         kept, noise = b"", 0
         while data := self._received():
             *lines, kept = (kept + data).split(b"\n")
@@ -130,7 +130,7 @@ class RemoteLock:
                     self._answers.put(answer)
                 else:
                     noise += len(line)
-            if noise + len(kept) > _NOISE:
+            if noise + len(kept) > _MAX_NOISE:
                 break
         self._stopped.set()
         self._answers.put(None)
@@ -141,8 +141,8 @@ class RemoteLock:
         except OSError:
             return b""
 
-    def _beat(self) -> None:
-        while not self._stopped.wait(_BEAT):
+    def _send_heartbeats(self) -> None:
+        while not self._stopped.wait(_HEARTBEAT):
             self._send(b"\n")
 
 
@@ -151,44 +151,44 @@ class RemoteLocks:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._kept: dict[tuple[str, ConnectionInfo], RemoteLock] = {}
+        self._locks: dict[tuple[str, ConnectionInfo], RemoteLock] = {}
         self._failed: dict[tuple[str, ConnectionInfo], tuple[float, str]] = {}
 
     def of(self, hosts: Iterable[tuple[str, ConnectionInfo]]) -> dict[tuple[str, ConnectionInfo], RemoteLock | str]:
         """Connect to the lock of each host, in parallel. Return locks, or the reason why a host has none."""
-        wanted = tuple(dict.fromkeys(hosts))
+        keys = tuple(dict.fromkeys(hosts))
         with self._lock:
-            for key, keeper in list(self._kept.items()):
-                if keeper.lost:
-                    self._kept.pop(key).close()
+            for key, lock in list(self._locks.items()):
+                if lock.lost:
+                    self._locks.pop(key).close()
             now = time.monotonic()
-            missing = [key for key in wanted if key not in self._kept and self._failed.get(key, (0.0,))[0] <= now]
+            missing = [key for key in keys if key not in self._locks and self._failed.get(key, (0.0,))[0] <= now]
             if missing:
                 with ThreadPoolExecutor(max_workers=min(16, len(missing))) as pool:
-                    for key, made in zip(missing, pool.map(_made, missing), strict=True):
+                    for key, made in zip(missing, pool.map(_connect, missing), strict=True):
                         if isinstance(made, RemoteLock):
-                            self._kept[key] = made
+                            self._locks[key] = made
                         else:
-                            self._failed[key] = now + _AGAIN, made
-            return {key: self._kept[key] if key in self._kept else self._failed[key][1] for key in wanted}
+                            self._failed[key] = now + _RETRY_AFTER, made
+            return {key: self._locks[key] if key in self._locks else self._failed[key][1] for key in keys}
 
     def close(self) -> None:
         """Close all."""
         with self._lock:
-            kept, self._kept = tuple(self._kept.values()), {}
+            kept, self._locks = tuple(self._locks.values()), {}
             self._failed.clear()
-        for keeper in kept:
-            keeper.close()
+        for lock in kept:
+            lock.close()
 
 
-def _made(key: tuple[str, ConnectionInfo]) -> RemoteLock | str:
+def _connect(key: tuple[str, ConnectionInfo]) -> RemoteLock | str:
     """Return a lock, or why the host has none. If it is unreachable, provisioning a node there reports that."""
     try:
         return RemoteLock(*key)
     except HetgpuError as error:
         return str(error).removeprefix(f"{key[0]}: ")
     except TimeoutError:
-        return f"no answer in {_PATIENCE:.0f} s"
+        return f"no answer in {_ANSWER_TIMEOUT:.0f} s"
 
 
 remote_locks = RemoteLocks()

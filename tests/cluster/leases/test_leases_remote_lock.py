@@ -41,7 +41,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[RemoteLock]:
 
     monkeypatch.setattr(remote_lock, "ssh_command", started_here)
     with closing(RemoteLock("gpu1", ConnectionInfo())) as made:
-        monkeypatch.setattr(remote_lock, "_PATIENCE", 0.01)
+        monkeypatch.setattr(remote_lock, "_ANSWER_TIMEOUT", 0.01)
         yield made
 
 
@@ -68,7 +68,7 @@ def test_why_a_host_can_have_no_keeper_is_kept_with_it(monkeypatch: pytest.Monke
         return "/bin/sh", "-c", shell
 
     monkeypatch.setattr(remote_lock, "ssh_command", started_here)
-    monkeypatch.setattr(remote_lock, "_PATIENCE", 1.0)
+    monkeypatch.setattr(remote_lock, "_ANSWER_TIMEOUT", 1.0)
     gpu1 = ("gpu1", ConnectionInfo())
     locks = RemoteLocks()
     for _ in range(2):
