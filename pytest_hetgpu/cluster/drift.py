@@ -20,7 +20,7 @@ from pytest_hetgpu.store.environment import SUMMARY_FACTS, PlacementFacts
 FIRST = "first-environment.json"
 """The facts that the first part saw. Each further part overwrites `environment.json` beside it."""
 _UNKNOWN = "?"
-_CURE = "what was judged before stays; for a verdict on these versions alone start a new run"
+_REMEDY = "what was judged before stays; for a verdict on these versions alone start a new run"
 
 
 class DriftWarning(PreflightWarning):
@@ -50,7 +50,7 @@ def drift_since_start(run: Path, now: PlacementFacts) -> Iterator[PreflightWarni
         if name not in before.nodes:
             continue
         for fact in SUMMARY_FACTS:
-            was, told = (display(one.environment.fact(fact)) for one in (before.nodes[name], node))
-            if was != told and _UNKNOWN not in (was, told):
-                why = f"{fact} is {told}, but was {was} in the first part of this run"
-                yield DriftWarning(Kind.UNKNOWN, name, why, _CURE, certain=False)
+            was, current = (display(one.environment.fact(fact)) for one in (before.nodes[name], node))
+            if was != current and _UNKNOWN not in (was, current):
+                why = f"{fact} is {current}, but was {was} in the first part of this run"
+                yield DriftWarning(Kind.UNKNOWN, name, why, _REMEDY, certain=False)

@@ -17,7 +17,7 @@ from pytest_hetgpu.model.job import Node
 TIMEOUT = 10.0
 
 
-class Answer(Protocol):
+class HostAnswer(Protocol):
     """The result of a command on a host, as testinfra returns it."""
 
     @property
@@ -36,11 +36,11 @@ class Answer(Protocol):
 class HostLike(Protocol):
     """The part of a testinfra host that inspection needs."""
 
-    def run(self, command: str, *args: str) -> Answer:
+    def run(self, command: str, *args: str) -> HostAnswer:
         """Run a command line in which each `%s` is an argument, quoted."""
 
 
-class Look(NamedTuple):
+class FactRequest(NamedTuple):
     """A request for facts: prefixes to search first (of the stack), and variables that ranks will have."""
 
     prefixes: tuple[str, ...] = ()
@@ -49,44 +49,46 @@ class Look(NamedTuple):
     root: str = ""
 
 
-def collect(host: HostLike, look: Look = Look()) -> Environment:  # noqa: B008 - immutable
+def collect(host: HostLike, wanted: FactRequest = FactRequest()) -> Environment:  # noqa: B008 - immutable
     """Return the facts of all probes about a node. If the node fails, every fact is unknown, with the reason.
 
     One command runs on it: `python3 -c PROGRAM REQUEST`.
     """
     asked = time.time()
     try:
-        answer = host.run("python3 -c %s %s", program(), json.dumps(request(look)))
+        answer = host.run("python3 -c %s %s", program(), json.dumps(request(wanted)))
     except Exception as error:  # noqa: BLE001 - any transport may be behind it, and a job may still run
-        return _nothing(f"the node could not be looked at: {_complaint(error)}")
+        return _all_unknown(f"the node could not be looked at: {_error_text(error)}")
     if answer.rc == 127:
-        return _nothing("the node has no python3 to look with")
+        return _all_unknown("the node has no python3 to look with")
     if answer.rc != 0:
-        return _nothing(f"looking at the node failed with {answer.rc}: {_last(answer.stderr) or 'it said nothing'}")
+        return _all_unknown(
+            f"looking at the node failed with {answer.rc}: {_last_line(answer.stderr) or 'it said nothing'}"
+        )
     seen = read(answer.stdout)
     ahead = _ahead(answer.stdout, asked, time.time())
     return seen if ahead is None else Environment({**seen.facts, CLOCK: found(f"{ahead:.1f}")})
 
 
-def ready() -> None:
+def preload() -> None:
     """Load the probes and the program: best while a node starts."""
     request()
     program()
 
 
-def look_for(node: Node) -> Look:
+def request_for(node: Node) -> FactRequest:
     """Return the request for a node of a job: its stack first, with the variables of its hardware."""
     given = (node.hardware.prefix, node.stack.prefix if node.stack else "")
-    return Look(tuple(dict.fromkeys(filter(None, given))), node.hardware.env)
+    return FactRequest(tuple(dict.fromkeys(filter(None, given))), node.hardware.env)
 
 
 def read(text: str) -> Environment:
     """Parse the output of `remote/gather_facts.py`. Earlier lines (the greeting of a login) are skipped."""
-    line = _last(text, 0)
+    line = _last_line(text, 0)
     try:
         seen = RawFacts.of(json.loads(line))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return _nothing(f"the node's answer cannot be read: {line[:80]!r}")
+        return _all_unknown(f"the node's answer cannot be read: {line[:80]!r}")
     return Environment(dict(_facts(seen)))
 
 
@@ -95,10 +97,10 @@ def program() -> str:
     return (REMOTE / "gather_facts.py").read_text(encoding="utf-8")
 
 
-def request(look: Look = Look()) -> dict[str, Any]:  # noqa: B008 - immutable
+def request(wanted: FactRequest = FactRequest()) -> dict[str, Any]:  # noqa: B008 - immutable
     """Return the requests of all probes, in the format of `remote/gather_facts.py`."""
-    asked: dict[str, Any] = {"prefixes": list(look.prefixes), "environ": dict(look.environ)}
-    asked |= {"timeout": look.timeout, "root": look.root}
+    asked: dict[str, Any] = {"prefixes": list(wanted.prefixes), "environ": dict(wanted.environ)}
+    asked |= {"timeout": wanted.timeout, "root": wanted.root}
     for part in ("files", "skip", "paths", "space", "env"):
         listed = [list(one) if isinstance(one, tuple) else one for probe in probes() for one in getattr(probe, part)]
         asked[part] = [one for place, one in enumerate(listed) if one not in listed[:place]]
@@ -136,22 +138,22 @@ def _facts(seen: RawFacts) -> Iterator[tuple[str, Fact]]:
 def _ahead(text: str, asked: float, answered: float) -> float | None:
     """Return how many seconds a node's clock is ahead: 0 within the request; None if it is unknown."""
     try:
-        there = float(json.loads(_last(text, 0))["epoch"])
+        there = float(json.loads(_last_line(text, 0))["epoch"])
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     return there - min(max(there, asked), answered)
 
 
-def _nothing(why: str) -> Environment:
+def _all_unknown(why: str) -> Environment:
     return Environment({name: unknown(why) for probe in probes() for name in probe.provides})
 
 
-def _complaint(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     """Return the last line of an error. An error of testinfra holds the whole result of ssh."""
-    said = getattr(error.args[0], "stderr", "") if error.args else ""
-    return _last(str(said or error)) or type(error).__name__
+    stderr = getattr(error.args[0], "stderr", "") if error.args else ""
+    return _last_line(str(stderr or error)) or type(error).__name__
 
 
-def _last(text: str, limit: int = 200) -> str:
+def _last_line(text: str, limit: int = 200) -> str:
     line = next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
     return line[:limit] if limit else line

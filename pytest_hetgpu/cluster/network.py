@@ -55,7 +55,7 @@ def discover(
         alone = alone or node.host in HERE
         interface = (
             InterfaceChoice()
-            if _given(node, alone=alone)
+            if _is_known(node, alone=alone)
             else _interface(member, seen, () if alone else (node.host, *others))
         )
     interface = interface if _DEVICE.fullmatch(interface.name) else replace(interface, name="")
@@ -69,7 +69,7 @@ def discover(
     )
 
 
-def _given(node: Node, *, alone: bool) -> bool:
+def _is_known(node: Node, *, alone: bool) -> bool:
     """Return whether the interface is known without inspection: from the fabric, or from the container's network.
 
     An interface that a cell names does not count: later cells have the same nodes. Nor does the loopback of plans for
@@ -177,5 +177,5 @@ def _network(seen: Environment, routes: str) -> Network:
 
 def _kind(name: str, seen: Environment) -> str:
     """Return whether an interface is a bridge or a tunnel, by the node's sysfs, else by its name."""
-    said = seen.text(f"nics.{name}.kind")
-    return "tunnel" if said in _TUNNELS else "bridge" if said == "bridge" else kind_of(name)
+    kind = seen.text(f"nics.{name}.kind")
+    return "tunnel" if kind in _TUNNELS else "bridge" if kind == "bridge" else kind_of(name)

@@ -38,9 +38,9 @@ def places(cgroups: bytes | None) -> tuple[str, ...]:
 def count(files: Mapping[str, bytes | None]) -> tuple[str, int] | None:
     """Return the first of these files that counts, with its count, or None."""
     for path, text in files.items():
-        describe = _COUNT.search(text or b"")
-        if describe:
-            return path, int(describe[1])
+        match = _COUNT.search(text or b"")
+        if match:
+            return path, int(match[1])
     return None
 
 

@@ -39,11 +39,11 @@ from pytest_hetgpu.store.redaction.redact import redact_json
 FILE = "stacks.json"
 SECONDS = 5.0  # for all of it
 GAP = 0.4  # seconds between two samples
-_LATE = 3.0  # further seconds to wait for the answer of a node
-_HEAD = 4 << 20  # bytes of the output that are searched for hello records of ranks
-_FLOW = 64 << 10  # bytes between two samples from which on a process moves data
-_SHORTLY, _SHORT = 2.0, 0.1  # seconds, or share of the time: later output is a sign of life
-_MOST_LINES, _MOST_HALTED = 256, 8
+_EXTRA_WAIT = 3.0  # further seconds to wait for the answer of a node
+_HELLO_BYTES = 4 << 20  # bytes of the output that are searched for hello records of ranks
+_DATA_MOVED = 64 << 10  # bytes between two samples from which on a process moves data
+_MIN_SILENCE, _SILENCE_SHARE = 2.0, 0.1  # seconds, or share of the time: later output is a sign of life
+_MAX_LINES, _MAX_STOPPED = 256, 8
 _KERNEL = (
     (re.compile(r"hrtimer_nanosleep|do_nanosleep"), "sleep"),
     (re.compile(r"futex_\w*wait\w*"), "lock"),
@@ -73,26 +73,28 @@ def record(
     most and raises nothing but the interruption that stops it.
     """
     try:
-        hellos = greeted(output)
-        answers = _asked(overdue.look, others, hellos)
+        hellos = hello_records(output)
+        answers = _query(overdue.look, others, hellos)
         taken = json.dumps(redact_json({"nodes": answers}), indent=1).encode()
         write_atomically(kept or output.with_name(FILE), taken, PRIVATE)
-        lines = said(answers, hellos, ranks, overdue)
+        lines = summarize_stacks(answers, hellos, ranks, overdue)
     except Exception as error:  # noqa: BLE001 - the job must be stopped, even if the dump fails
         lines = [f"hetgpu: no stacks could be taken: {type(error).__name__}: {' '.join(str(error).split())[:300]}"]
     _append(output, lines)
 
 
-def greeted(output: Path) -> Mapping[int, Hello]:
+def hello_records(output: Path) -> Mapping[int, Hello]:
     """Return the hello records of ranks near the beginning of the output."""
     reader = RecordReader()
     with output.open("rb") as log:
-        for line in log.read(_HEAD).split(b"\n"):
+        for line in log.read(_HELLO_BYTES).split(b"\n"):
             reader.feed(line)
     return reader.finish().hellos
 
 
-def said(answers: Sequence[Answer], hellos: Mapping[int, Hello], ranks: int, overdue: TimeoutInfo) -> list[str]:
+def summarize_stacks(
+    answers: Sequence[Answer], hellos: Mapping[int, Hello], ranks: int, overdue: TimeoutInfo
+) -> list[str]:
     """Return the summary: one line per rank, and the verdict."""
     seen = {one.position.rank: one for answer in answers for one in _ranks(answer)}
     all_answered = all("ranks" in answer for answer in answers)
@@ -102,46 +104,48 @@ def said(answers: Sequence[Answer], hellos: Mapping[int, Hello], ranks: int, ove
             host = hellos[rank].host if rank in hellos else ""
             seen[rank] = RankStacks(Position(rank=rank, host=host, state=known if all_answered else "unseen"))
     found = [seen[rank] for rank in sorted(seen, key=lambda rank: rank or 0)]
-    halted = [one for answer in answers for one in _halted(answer)]
-    lines = [*map(_line, found[:_MOST_LINES]), *(one.line for one in halted)]
-    blind = [one for one in found if one.trouble]
-    if blind:
-        ranks_of = rank_ranges([one.position.rank for one in blind if one.position.rank is not None])
-        lines.append(f"hetgpu: only the kernel tells of rank{'s' * (len(blind) > 1)} {ranks_of}: {blind[0].trouble}")
-    return [*lines, *_verdict([one.position for one in found], overdue, halted)]
+    stopped = [one for answer in answers for one in _stopped_processes(answer)]
+    lines = [*map(_line, found[:_MAX_LINES]), *(one.line for one in stopped)]
+    untraced = [one for one in found if one.trouble]
+    if untraced:
+        ranks_of = rank_ranges([one.position.rank for one in untraced if one.position.rank is not None])
+        lines.append(
+            f"hetgpu: only the kernel tells of rank{'s' * (len(untraced) > 1)} {ranks_of}: {untraced[0].trouble}"
+        )
+    return [*lines, *_verdict([one.position for one in found], overdue, stopped)]
 
 
-def _halted(answer: Answer) -> Iterable[StoppedProcess]:
+def _stopped_processes(answer: Answer) -> Iterable[StoppedProcess]:
     """Yield the launchers and daemons of a node that a signal has stopped."""
     host = clean(str(answer.get("host", "")).partition(".")[0])
     stopped = answer.get("stopped", ())
-    for one in stopped[:_MOST_HALTED] if isinstance(stopped, list) else ():
+    for one in stopped[:_MAX_STOPPED] if isinstance(stopped, list) else ():
         with suppress(KeyError, TypeError, ValueError):
             yield StoppedProcess(clean(str(one["name"])), host, int(one["pid"]))
 
 
-def _verdict(positions: Sequence[Position], overdue: TimeoutInfo, halted: Sequence[StoppedProcess]) -> list[str]:
+def _verdict(positions: Sequence[Position], overdue: TimeoutInfo, stopped: Sequence[StoppedProcess]) -> list[str]:
     """Return `hetgpu: stuck after 4 s, nothing moved: ...`, or slow; nothing if no rank is known.
 
     A job with a stopped launcher does not end, whatever its ranks do.
     """
-    if halted:
-        where = f"; {told.sentence}" if (told := summarize(positions)).sentence else ""
-        return [f"hetgpu: stuck after {overdue.seconds:.0f} s: {'; '.join(one.sentence for one in halted)}{where}"]
+    if stopped:
+        where = f"; {summary.sentence}" if (summary := summarize(positions)).sentence else ""
+        return [f"hetgpu: stuck after {overdue.seconds:.0f} s: {'; '.join(one.sentence for one in stopped)}{where}"]
     if not any(one.known and one.state not in ("ended", "absent") for one in positions):
         return []
-    told = summarize(positions)
+    summary = summarize(positions)
     moved = [one.rank for one in positions if one.moved and one.rank is not None]
     after = f"after {overdue.seconds:.0f} s"
     if moved:
-        return [f"hetgpu: slow {after}, rank{'s' * (len(moved) > 1)} {rank_ranges(moved)} moved: {told.sentence}"]
+        return [f"hetgpu: slow {after}, rank{'s' * (len(moved) > 1)} {rank_ranges(moved)} moved: {summary.sentence}"]
     # Ranks that wait in different places will not meet any more; ranks in one place may only be slow.
     silence = overdue.seconds / 2
-    if told.apart:
-        silence = min(silence, max(_SHORTLY, overdue.seconds * _SHORT))
+    if summary.apart:
+        silence = min(silence, max(_MIN_SILENCE, overdue.seconds * _SILENCE_SHARE))
     if overdue.quiet < silence:
-        return [f"hetgpu: slow {after}, last output {overdue.quiet:.0f} s before: {told.sentence}"]
-    return [f"hetgpu: stuck {after}, nothing moved: {told.sentence}"]
+        return [f"hetgpu: slow {after}, last output {overdue.quiet:.0f} s before: {summary.sentence}"]
+    return [f"hetgpu: stuck {after}, nothing moved: {summary.sentence}"]
 
 
 def _line(seen: RankStacks) -> str:
@@ -150,7 +154,7 @@ def _line(seen: RankStacks) -> str:
     return f"hetgpu: stack: {who} {one.in_words()} [{facts(one)}]"
 
 
-def _asked(look: StackDumper, others: Mapping[str, StackDumper], hellos: Mapping[int, Hello]) -> list[dict[str, Any]]:
+def _query(look: StackDumper, others: Mapping[str, StackDumper], hellos: Mapping[int, Hello]) -> list[dict[str, Any]]:
     """Return the answers of all nodes, asked in parallel. This thread asks the launcher, so interrupts reach it."""
     request = {"hellos": [[rank, hello.pid, hello.host] for rank, hello in hellos.items()], "gap": GAP}
     answers: list[dict[str, Any]] = [{"node": name} for name in ("launcher", *others)]
@@ -169,7 +173,7 @@ def _asked(look: StackDumper, others: Mapping[str, StackDumper], hellos: Mapping
         thread.start()
     ask(0, look)
     for thread in threads:
-        thread.join(SECONDS + _LATE)
+        thread.join(SECONDS + _EXTRA_WAIT)
     return list(map(dict, answers))
 
 
@@ -178,12 +182,12 @@ def _ranks(answer: Answer) -> Iterable[RankStacks]:
     ranks = answer.get("ranks", ())
     for one in ranks if isinstance(ranks, list) else ():
         try:
-            yield _seen(one, host)
+            yield _rank_stacks(one, host)
         except (KeyError, TypeError, ValueError, AttributeError, IndexError):
             continue
 
 
-def _seen(one: Mapping[str, Any], host: str) -> RankStacks:
+def _rank_stacks(one: Mapping[str, Any], host: str) -> RankStacks:
     """Return the stacks of one rank from the answer of its node."""
     rank, pid, samples = int(one["rank"]), int(one["pid"]), list(one["samples"])
     last = samples[-1] if samples else {}
@@ -192,16 +196,16 @@ def _seen(one: Mapping[str, Any], host: str) -> RankStacks:
     state = {"T": "stopped", "Z": "ended", "X": "ended"}.get(str(last.get("state", "")), "")
     if not last:
         state = "unseen"
-    moved = not state and (_flows(samples) or any(has_moved(stacks[0], other) for other in stacks[1:]))
-    told = _told(position)._replace(rank=rank, host=host, pid=pid, state=state, moved=moved)
+    moved = not state and (_moves_data(samples) or any(has_moved(stacks[0], other) for other in stacks[1:]))
+    position = _normalized(position)._replace(rank=rank, host=host, pid=pid, state=state, moved=moved)
     return RankStacks(
-        told, "" if stacks or state == "ended" or not samples else _trouble(samples[0].get("trouble") or ())
+        position, "" if stacks or state == "ended" or not samples else _reason(samples[0].get("trouble") or ())
     )
 
 
-def _trouble(said: Iterable[object]) -> str:
+def _reason(messages: Iterable[object]) -> str:
     """Return the reason why no stacks were taken, in fixed words. The output of the tools is in stacks.json."""
-    texts = " ".join(map(str, said))
+    texts = " ".join(map(str, messages))
     if not texts:
         return "neither py-spy nor gdb is there"
     if re.search(r"not permitted|ermission denied|EPERM|ptrace", texts):
@@ -209,7 +213,7 @@ def _trouble(said: Iterable[object]) -> str:
     return f"py-spy or gdb did not work there (see {FILE})"
 
 
-def _told(position: Position) -> Position:
+def _normalized(position: Position) -> Position:
     """Return a position as it is parsed again from its line in the output."""
     return parse_facts(Position(), facts(position))
 
@@ -242,10 +246,10 @@ def _by_kernel(sample: Mapping[str, Any]) -> Position:
     return Position(doing=next((word for form, word in _KERNEL if form.fullmatch(wchan)), ""))
 
 
-def _flows(samples: Sequence[Mapping[str, Any]]) -> bool:
+def _moves_data(samples: Sequence[Mapping[str, Any]]) -> bool:
     """Return whether a process read or wrote much data between the samples."""
     counts = [sample["io"] for sample in samples if isinstance(sample.get("io"), int)]
-    return len(counts) > 1 and counts[-1] - counts[0] > _FLOW
+    return len(counts) > 1 and counts[-1] - counts[0] > _DATA_MOVED
 
 
 def _append(output: Path, lines: Sequence[str]) -> None:

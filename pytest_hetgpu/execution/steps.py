@@ -54,7 +54,7 @@ def provision(run: RunContext, cell: CellRun) -> CellRun:
     nodes = cell.placement
     if nodes is None:
         return cell.on(clusters.local(run.change_job(cell.scenario, cell.job), run.runtimes))
-    planned = run.suite.job(cell.scenario, nodes.sights, verbose=cell.verbose)
+    planned = run.suite.job(cell.scenario, nodes.discovered, verbose=cell.verbose)
     members = {handle.node.index: handle.member for handle in nodes.handles}
     environments = dict(enumerate(nodes.environments))
     return cell.on(clusters.of_members(run.change_job(cell.scenario, planned), members, environments))

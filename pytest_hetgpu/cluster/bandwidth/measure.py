@@ -79,8 +79,8 @@ def measure(job: Job, members: Mapping[int, RemoteNode], seen: Mapping[int, Envi
     Members and facts are by node index.
     """
     began = time.monotonic()
-    said = [line_rate(node, seen.get(node.index, Environment())) for node in job.nodes]
-    known = tuple(one for one in said if one)
+    rates = [line_rate(node, seen.get(node.index, Environment())) for node in job.nodes]
+    known = tuple(one for one in rates if one)
     limit = by_rate(job, known)
     if limit:
         return LinkReport(limit, rated=known)
