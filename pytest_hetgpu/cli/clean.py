@@ -174,7 +174,7 @@ def _inspect(places: Sequence[CleanupTarget]) -> tuple[list[FoundResource], list
 
     def look(place: CleanupTarget) -> tuple[list[FoundResource], str]:
         try:
-            return [FoundResource(place, thing) for thing in place.look()], ""
+            return [FoundResource(place, thing) for thing in place.find()], ""
         except HetgpuError as error:
             return [], f"{place.words} was not looked at: {why(error, place)}"
 

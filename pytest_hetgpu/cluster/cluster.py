@@ -82,7 +82,7 @@ class Cluster:
                 lost.append(f"node {node.name} ({node.hardware.name} on {node.host}) was lost: {why}")
         return tuple(survivors), tuple(lost)
 
-    def looks(self) -> dict[str, StackDumper]:
+    def stack_dumpers(self) -> dict[str, StackDumper]:
         """Return the stack dumpers of the nodes other than the launcher's, by node name."""
         return {node.name: member.stacks for member, node in self._members() if member is not self.launcher}
 

@@ -65,18 +65,18 @@ class RankStacks:
 
 
 def record(
-    overdue: TimeoutInfo, others: Mapping[str, StackDumper], output: Path, ranks: int, kept: Path | None = None
+    overdue: TimeoutInfo, others: Mapping[str, StackDumper], output: Path, ranks: int, stacks_file: Path | None = None
 ) -> None:
     """Dump the stacks of an overdue job, on the launcher's node and all others, and append a summary.
 
-    `ranks` is the number of ranks. The stacks are written to `kept`; None: beside the output. It takes some seconds at
-    most and raises nothing but the interruption that stops it.
+    `ranks` is the number of ranks. The stacks are written to `stacks_file`; None: beside the output. It takes some
+    seconds at most and raises nothing but the interruption that stops it.
     """
     try:
         hellos = hello_records(output)
         answers = _query(overdue.look, others, hellos)
         taken = json.dumps(redact_json({"nodes": answers}), indent=1).encode()
-        write_atomically(kept or output.with_name(FILE), taken, PRIVATE)
+        write_atomically(stacks_file or output.with_name(FILE), taken, PRIVATE)
         lines = summarize_stacks(answers, hellos, ranks, overdue)
     except Exception as error:  # noqa: BLE001 - the job must be stopped, even if the dump fails
         lines = [f"hetgpu: no stacks could be taken: {type(error).__name__}: {' '.join(str(error).split())[:300]}"]
@@ -154,7 +154,9 @@ def _line(seen: RankStacks) -> str:
     return f"hetgpu: stack: {who} {one.in_words()} [{facts(one)}]"
 
 
-def _query(look: StackDumper, others: Mapping[str, StackDumper], hellos: Mapping[int, Hello]) -> list[dict[str, Any]]:
+def _query(
+    launcher: StackDumper, others: Mapping[str, StackDumper], hellos: Mapping[int, Hello]
+) -> list[dict[str, Any]]:
     """Return the answers of all nodes, asked in parallel. This thread asks the launcher, so interrupts reach it."""
     request = {"hellos": [[rank, hello.pid, hello.host] for rank, hello in hellos.items()], "gap": GAP}
     answers: list[dict[str, Any]] = [{"node": name} for name in ("launcher", *others)]
@@ -171,7 +173,7 @@ def _query(look: StackDumper, others: Mapping[str, StackDumper], hellos: Mapping
     ]
     for thread in threads:
         thread.start()
-    ask(0, look)
+    ask(0, launcher)
     for thread in threads:
         thread.join(SECONDS + _EXTRA_WAIT)
     return list(map(dict, answers))

@@ -101,7 +101,7 @@ def _look(cluster: Cluster, output: Path, kept: Path, overdue: TimeoutInfo) -> N
     """Collect the stacks of all ranks at a timeout, before the job is stopped."""
     from pytest_hetgpu.cluster import stack_dump
 
-    stack_dump.record(overdue, cluster.looks(), output, cluster.job.demand.ranks, kept)
+    stack_dump.record(overdue, cluster.stack_dumpers(), output, cluster.job.demand.ranks, kept)
 
 
 def _settled(cluster: Cluster, result: RunResult, before: dict[str, int]) -> RunResult:

@@ -59,7 +59,7 @@ class CleanupTarget(abc.ABC):
     within: str = ""
 
     @abc.abstractmethod
-    def look(self) -> list[Resource]:
+    def find(self) -> list[Resource]:
         """Return all labelled resources there."""
 
     @abc.abstractmethod
@@ -72,7 +72,7 @@ class _Machine(CleanupTarget):
 
     name = ""
 
-    def look(self) -> list[Resource]:
+    def find(self) -> list[Resource]:
         return self._request([])
 
     def clear(self, owners: Iterable[Owner]) -> list[Resource]:
@@ -125,7 +125,7 @@ class RuntimeTarget(CleanupTarget):
         self._runtime, self._store = runtime, store
         self.words, self.within = store.words, store.within
 
-    def look(self) -> list[Resource]:
+    def find(self) -> list[Resource]:
         with mistakes_of(self._runtime):
             found = [(one, parse(one.owner)) for one in self._store.list()]
         return [Resource(one.kind, one.name, one.ident, owner, one.created, one.going) for one, owner in found if owner]
@@ -197,7 +197,7 @@ def _clear_until_empty(
     wanted = set(owners)
     deadline, empty = time.monotonic() + _REMOVAL, 0
     while True:
-        left = [one for one in target.look() if one.owner in wanted and not one.being_removed]
+        left = [one for one in target.find() if one.owner in wanted and not one.being_removed]
         empty = 0 if left else empty + 1
         if empty > 1 or time.monotonic() > deadline:
             return left
