@@ -12,15 +12,6 @@ from pytest_hetgpu.extensions.registry import FAMILIES, shipped
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "pytest_hetgpu"
 
-#: Shared names that are still to be cleared, with the modules that share them. This set may only shrink.
-PENDING: dict[str, frozenset[str]] = {
-    "Cluster": frozenset(["cluster.cluster", "extensions.runtimes._kubernetes.client"]),
-    "Host": frozenset(["cluster.cleanup.sweep", "config.inventory.inventory"]),
-    "Keeper": frozenset(["cluster.leases.keeper", "extensions.runtimes._slurm.allocation"]),
-    "Refused": frozenset(["cluster.leases.claims", "extensions.runtimes._kubernetes.client"]),
-    "_Kept": frozenset(["cluster.cleanup.guard", "extensions.runtimes.process.ledger"]),
-}
-
 
 @cache
 def classes() -> tuple[tuple[str, str, ast.ClassDef], ...]:
@@ -65,9 +56,4 @@ def test_variants_may_share_a_name() -> None:
 
 
 def test_no_two_classes_share_a_name() -> None:
-    new = {name: sorted(of) for name, of in shared().items() if not of <= PENDING.get(name, frozenset())}
-    assert new == {}, f"rename one of each: {new}"
-
-
-def test_cleared_names_leave_the_set() -> None:
-    assert {name: sorted(of) for name, of in PENDING.items() if shared().get(name) != of} == {}
+    assert {name: sorted(of) for name, of in shared().items()} == {}

@@ -11,12 +11,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_hetgpu.cluster.cleanup import findings
-from pytest_hetgpu.cluster.cleanup.findings import Found, Scope
 from pytest_hetgpu.cluster.cleanup.ledger import Ledger, home, ledgers
-from pytest_hetgpu.cluster.cleanup.owner import Life, Owner, life, myself
-from pytest_hetgpu.cluster.cleanup.sweep import Place, place_of, why
-from pytest_hetgpu.cluster.cleanup.work import Result, Worked, last_words, work_off
+from pytest_hetgpu.cluster.cleanup.ledger_cleanup import CleanupResult, CleanupStatus, logged_problems, process_ledger
+from pytest_hetgpu.cluster.cleanup.owner import Owner, OwnerState, myself, state_of
+from pytest_hetgpu.cluster.cleanup.plan import FoundResource, Scope, counted, make_plan, table
+from pytest_hetgpu.cluster.cleanup.targets import CleanupTarget, target_of, why
 from pytest_hetgpu.config.inventory import inventory
 from pytest_hetgpu.errors import HetgpuError, UsageError
 from pytest_hetgpu.extensions.runtimes.lookup import mistakes_of, runtimes
@@ -62,7 +61,7 @@ def run(options: CleanOptions, print_line: Print, print_error: Print, ask: Calla
         trouble += [line for place, line in unseen if place.words not in usual]
         me = myself("")
         scope = Scope(me.uid, me.machine, me.user, options.all_users, options.elsewhere)
-        plan = findings.sort((one for one in found if options.concerns(one.thing.owner)), scope, life)
+        plan = make_plan((one for one in found if options.concerns(one.resource.owner)), scope, state_of)
         for line in () if options.json else [*remarks, *trouble]:
             print_error(line)
         if options.json:
@@ -77,7 +76,7 @@ def run(options: CleanOptions, print_line: Print, print_error: Print, ask: Calla
         for line in left:
             print_error(f"not removed: {line}")
         if plan.dead and not left and not options.json:
-            print_line(f"removed {findings.counted(plan.dead)}")
+            print_line(f"removed {counted(plan.dead)}")
         # The leftovers of a place that did not answer were not shown, so cleaning by ledger needs --yes.
         unfinished = _close_ledgers(
             run_ledgers, bool(left), blind=bool(trouble) and not options.yes, forget=options.forget
@@ -94,20 +93,20 @@ def run(options: CleanOptions, print_line: Print, print_error: Print, ask: Calla
                 print_error(str(error))
 
 
-def _find_places(options: CleanOptions, run_ledgers: Iterable[Ledger]) -> tuple[list[Place], list[str]]:
+def _find_places(options: CleanOptions, run_ledgers: Iterable[Ledger]) -> tuple[list[CleanupTarget], list[str]]:
     """Return all places to inspect, and the errors of those that cannot be.
 
     They are this machine, its engine if it has one, and the places that ledgers and the user name.
     """
     spots = [Location("processes"), *_engine_locations(options)]
     spots += [spot for file in options.inventories for spot in _inventory_locations(file)]
-    spots += [spot for ledger in run_ledgers for spot in ledger.spots]
+    spots += [spot for ledger in run_ledgers for spot in ledger.locations]
     defaults, trouble = _default_locations()
     spots += defaults
     places = {}
     for spot in dict.fromkeys(spots):
         try:
-            place = place_of(spot)
+            place = target_of(spot)
             # In one namespace, each run inspects its own kinds of resources.
             places[place.words, spot.environ if place.within else ()] = place
         except HetgpuError as error:
@@ -131,11 +130,11 @@ def _default_locations() -> tuple[list[Location], list[str]]:
 
 def _usual_only(options: CleanOptions, run_ledgers: Iterable[Ledger]) -> set[str]:
     """Return the names of places that are inspected only because they exist: nothing names them."""
-    named = [*_engine_locations(options), *(spot for ledger in run_ledgers for spot in ledger.spots)]
+    named = [*_engine_locations(options), *(spot for ledger in run_ledgers for spot in ledger.locations)]
     found = set()
     for spot in _default_locations()[0]:
         with suppress(HetgpuError):
-            found |= set() if spot in named else {place_of(spot).words}
+            found |= set() if spot in named else {target_of(spot).words}
     return found
 
 
@@ -170,27 +169,27 @@ def _inventory_locations(file: Path) -> Iterable[Location]:
                 )
 
 
-def _inspect(places: Sequence[Place]) -> tuple[list[Found], list[tuple[Place, str]]]:
+def _inspect(places: Sequence[CleanupTarget]) -> tuple[list[FoundResource], list[tuple[CleanupTarget, str]]]:
     """Inspect all places in parallel. A place that does not answer becomes an error line."""
 
-    def look(place: Place) -> tuple[list[Found], str]:
+    def look(place: CleanupTarget) -> tuple[list[FoundResource], str]:
         try:
-            return [Found(place, thing) for thing in place.look()], ""
+            return [FoundResource(place, thing) for thing in place.find()], ""
         except HetgpuError as error:
             return [], f"{place.words} was not looked at: {why(error, place)}"
 
     with ThreadPoolExecutor(max_workers=min(16, len(places))) as pool:
         answers = list(pool.map(look, places))
     # This machine may also be a host of the inventory.
-    once = {(one.place.within, one.thing): one for found, _ in answers for one in found}
+    once = {(one.target.within, one.resource): one for found, _ in answers for one in found}
     return list(once.values()), [(place, error) for place, (_, error) in zip(places, answers, strict=True) if error]
 
 
-def _remove(dead: Iterable[Found]) -> list[str]:
+def _remove(dead: Iterable[FoundResource]) -> list[str]:
     """Remove leftovers; return a sentence on each one that remains."""
-    owners: dict[Place, set[Owner]] = {}
+    owners: dict[CleanupTarget, set[Owner]] = {}
     for one in dead:
-        owners.setdefault(one.place, set()).add(one.thing.owner)
+        owners.setdefault(one.target, set()).add(one.resource.owner)
     left = []
     for place, whose in owners.items():
         try:
@@ -209,39 +208,39 @@ def _close_ledgers(run_ledgers: Iterable[Ledger], failed: bool, *, blind: bool, 
         return []
     lines = []
     for ledger in run_ledgers:
-        if life(ledger.owner) is Life.DEAD:
-            worked = Worked(Result.LEFT) if blind else work_off(ledger.path)
-            if worked.result is Result.LEFT and forget:
+        if state_of(ledger.owner) is OwnerState.DEAD:
+            worked = CleanupResult(CleanupStatus.LEFT) if blind else process_ledger(ledger.path)
+            if worked.status is CleanupStatus.LEFT and forget:
                 ledger.path.unlink(missing_ok=True)
                 ledger.path.with_suffix(".log").unlink(missing_ok=True)
-            elif worked.result is Result.LEFT:
-                lines += [f"run {ledger.owner.run}: {line}" for line in worked.trouble or last_words(ledger.path)]
+            elif worked.status is CleanupStatus.LEFT:
+                lines += [f"run {ledger.owner.run}: {line}" for line in worked.problems or logged_problems(ledger.path)]
     return lines
 
 
-def _confirm(dead: Sequence[Found], ask: Callable[[str], str] | None) -> bool:
+def _confirm(dead: Sequence[FoundResource], ask: Callable[[str], str] | None) -> bool:
     if ask is None:
         return False
-    return ask(f"remove {findings.counted(dead)}? [y/N] ").strip().lower() in ("y", "yes")
+    return ask(f"remove {counted(dead)}? [y/N] ").strip().lower() in ("y", "yes")
 
 
-def _print_table(dead: Sequence[Found], kept: Iterable[str], print_line: Print) -> None:
-    for line in findings.table(dead, time.time()) if dead else ["nothing of a dead run was found"]:
+def _print_table(dead: Sequence[FoundResource], kept: Iterable[str], print_line: Print) -> None:
+    for line in table(dead, time.time()) if dead else ["nothing of a dead run was found"]:
         print_line(line)
     for line in kept:
         print_line(line)
 
 
-def _print_json(dead: Iterable[Found], kept: Iterable[str], trouble: Iterable[str], print_line: Print) -> None:
+def _print_json(dead: Iterable[FoundResource], kept: Iterable[str], trouble: Iterable[str], print_line: Print) -> None:
     things = [
         {
-            "what": one.thing.kind,
-            "name": one.thing.name,
-            "id": one.thing.ident,
-            "where": one.place.words,
-            "owner": f"{one.thing.owner.user}@{one.thing.owner.host}",
-            "since": one.thing.since,
-            "run": one.thing.owner.run,
+            "what": one.resource.kind,
+            "name": one.resource.name,
+            "id": one.resource.ident,
+            "where": one.target.words,
+            "owner": f"{one.resource.owner.user}@{one.resource.owner.host}",
+            "since": one.resource.since,
+            "run": one.resource.owner.run,
         }
         for one in dead
     ]

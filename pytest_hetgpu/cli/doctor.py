@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from pytest_hetgpu.cli.hosts import extension_lines, inventory_json, inventory_lines
-from pytest_hetgpu.cluster.inspect import Look, collect, groups
+from pytest_hetgpu.cluster.inspect import FactRequest, collect, groups
 from pytest_hetgpu.cluster.preflight.check import machine_warnings
 from pytest_hetgpu.cluster.preflight.warning import PreflightWarning
 from pytest_hetgpu.config.inventory.inventory import HERE, LOCAL, Host, Inventory
@@ -133,7 +133,7 @@ def diagnose(
     if trouble:
         return Diagnosis(name, trouble=trouble)
     folders = (*prefixes, *(stack.prefix for stack in stacks if stack.prefix))
-    environment = collect(connect(connection), Look(folders, timeout=PROBE_TIMEOUT))
+    environment = collect(connect(connection), FactRequest(folders, timeout=PROBE_TIMEOUT))
     if all(fact.state is FactState.UNKNOWN for fact in environment.facts.values()):
         why = next((fact.why for fact in environment.facts.values()), "nothing was looked at")
         return Diagnosis(name, environment, trouble=why)

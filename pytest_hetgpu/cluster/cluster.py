@@ -82,7 +82,7 @@ class Cluster:
                 lost.append(f"node {node.name} ({node.hardware.name} on {node.host}) was lost: {why}")
         return tuple(survivors), tuple(lost)
 
-    def looks(self) -> dict[str, StackDumper]:
+    def stack_dumpers(self) -> dict[str, StackDumper]:
         """Return the stack dumpers of the nodes other than the launcher's, by node name."""
         return {node.name: member.stacks for member, node in self._members() if member is not self.launcher}
 
@@ -104,7 +104,7 @@ class Cluster:
     def unplugged(self) -> tuple[str, ...]:
         """Return interfaces that the job uses between its nodes and that have disappeared: `eth0 of node1 is gone`.
 
-        Return nothing for a job on one node, and for nodes whose interface is unknown: other interfaces of a host may
+        Return nothing for a job on one node, and for nodes whose interface is unknown. Other interfaces of a host may
         change.
         """
         members = self._members()
@@ -122,7 +122,7 @@ class Cluster:
         return tuple(found)
 
     def _carrying(self, node: Node) -> tuple[str, ...]:
-        """Return the interfaces that a node had at its start and that its job uses, as far as they are known."""
+        """Return the known interfaces that a node had at its start and that its job uses."""
         seen = next((one.environment for one in self.all_nodes if one.node is node), None)
         had = seen.items("nics") if seen else ()
         if node.hardware.fabric.netdev:
@@ -155,7 +155,7 @@ class Cluster:
 def local(job: Job, runtimes: dict[str, Runtime]) -> Cluster:
     """Return the cluster of processes of this machine. Raise NotHere if the accelerator of a node is missing.
 
-    `runtimes` are kept by name for the next cells.
+    `runtimes` holds them by name for the next cells.
     """
     nodes = tuple(_local(node, runtimes) for node in job.nodes)
     return Cluster(job, nodes, _local(job.launcher, runtimes) if job.launcher else None)

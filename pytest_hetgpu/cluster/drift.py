@@ -1,7 +1,7 @@
 """Changes of a placement's nodes since the first part of the run.
 
-Libraries on a node can be inspected only when the node is there. It is too late to refuse the resume then, but each
-cell that runs with other versions than earlier ones has a warning.
+Libraries can be inspected only on a running node. It is too late to refuse the resume then. But each cell that runs
+with other versions than earlier cells has a warning.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from pytest_hetgpu.store.encode import RecordError
 from pytest_hetgpu.store.environment import SUMMARY_FACTS, PlacementFacts
 
 FIRST = "first-environment.json"
-"""Beside `environment.json`, which a further part writes anew: what the first part saw."""
+"""The facts that the first part saw. Each further part overwrites `environment.json` beside it."""
 _UNKNOWN = "?"
-_CURE = "what was judged before stays; for a verdict on these versions alone start a new run"
+_REMEDY = "what was judged before stays; for a verdict on these versions alone start a new run"
 
 
 class DriftWarning(PreflightWarning):
@@ -38,7 +38,7 @@ def keep_first_facts(run: Path) -> None:
 
 
 def drift_since_start(run: Path, now: PlacementFacts) -> Iterator[PreflightWarning]:
-    """Yield each version that a node had in the first part and has no more; nothing in the first part itself."""
+    """Yield each version that a node had in the first part and has no more. The first part has none."""
     path = environment.path_of(run, now.name).with_name(FIRST)
     if not path.exists():
         return
@@ -50,7 +50,7 @@ def drift_since_start(run: Path, now: PlacementFacts) -> Iterator[PreflightWarni
         if name not in before.nodes:
             continue
         for fact in SUMMARY_FACTS:
-            was, told = (display(one.environment.fact(fact)) for one in (before.nodes[name], node))
-            if was != told and _UNKNOWN not in (was, told):
-                why = f"{fact} is {told}, but was {was} in the first part of this run"
-                yield DriftWarning(Kind.UNKNOWN, name, why, _CURE, certain=False)
+            was, current = (display(one.environment.fact(fact)) for one in (before.nodes[name], node))
+            if was != current and _UNKNOWN not in (was, current):
+                why = f"{fact} is {current}, but was {was} in the first part of this run"
+                yield DriftWarning(Kind.UNKNOWN, name, why, _REMEDY, certain=False)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pytest_hetgpu.cluster.cluster import Cluster, ClusterNode
 from pytest_hetgpu.cluster.drift import drift_since_start
-from pytest_hetgpu.cluster.inspect import collect, look_for, ready
+from pytest_hetgpu.cluster.inspect import collect, preload, request_for
 from pytest_hetgpu.cluster.preflight.warning import PreflightWarning
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.model.facts import Environment
@@ -25,8 +25,8 @@ class FactsCache:
 
     def __init__(self, run: Path) -> None:
         self.run = run
-        self._looked: dict[Key, Environment] = {}
-        self._kept: set[str] = set()
+        self._inspected: dict[Key, Environment] = {}
+        self._written: set[str] = set()
         self._drift: dict[str, tuple[PreflightWarning, ...]] = {}
 
     def gather(
@@ -36,15 +36,15 @@ class FactsCache:
 
         A node is inspected while its host is `held`; `meanwhile` is called at the same time.
         """
-        unseen = {_key(member) for member in cluster.all_nodes if not member.environment} - self._looked.keys()
+        unseen = {_key(member) for member in cluster.all_nodes if not member.environment} - self._inspected.keys()
         if unseen:
             with held():
                 for member in cluster.all_nodes:
-                    self._look(member, meanwhile)
-        seen = {member.node.index: member.environment or self._looked[_key(member)] for member in cluster.all_nodes}
+                    self._inspect(member, meanwhile)
+        seen = {member.node.index: member.environment or self._inspected[_key(member)] for member in cluster.all_nodes}
         name = _placement(cluster)
-        if name not in self._kept and any(environment.facts for environment in seen.values()):
-            self._kept.add(name)
+        if name not in self._written and any(environment.facts for environment in seen.values()):
+            self._written.add(name)
             placement = PlacementFacts(name, _named(cluster, seen))
             files.write(self.run, placement)
             self._drift[name] = tuple(drift_since_start(self.run, placement))
@@ -54,21 +54,21 @@ class FactsCache:
         """Return the versions that have changed on inspected nodes since the first part of the run."""
         return self._drift.get(_placement(cluster), ())
 
-    def _look(self, member: ClusterNode, meanwhile: Callable[[], object]) -> None:
+    def _inspect(self, member: ClusterNode, meanwhile: Callable[[], object]) -> None:
         """Inspect a process of this machine directly, as it has no agent; once per MPI."""
         key = _key(member)
-        if member.environment or key in self._looked:
+        if member.environment or key in self._inspected:
             return
         try:
             host = member.host
         except NotHere:
-            self._looked[key] = Environment()
+            self._inspected[key] = Environment()
             return
-        ready()  # else it is loaded in turn with what `meanwhile` loads, and the node waits
-        # An interrupt reaches the main thread, and with it the look.
+        preload()  # first: else it loads in turns with `meanwhile`, and the node waits
+        # The main thread inspects, as interrupts reach it.
         with ThreadPoolExecutor(max_workers=1) as pool:
             pool.submit(meanwhile)
-            self._looked[key] = collect(host, look_for(member.node))
+            self._inspected[key] = collect(host, request_for(member.node))
 
 
 def _key(member: ClusterNode) -> Key:

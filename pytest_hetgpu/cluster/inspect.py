@@ -1,4 +1,4 @@
-"""What each node is made of: all probes asked in one round trip, and what differs between the nodes of a placement."""
+"""Inspection of a node: the facts of all probes, in one round trip."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ from pytest_hetgpu.model.job import Node
 TIMEOUT = 10.0
 
 
-class Answer(Protocol):
-    """What a command on a host came to, as testinfra gives it."""
+class HostAnswer(Protocol):
+    """The result of a command on a host, as testinfra returns it."""
 
     @property
     def rc(self) -> int:
-        """Its return code."""
+        """The exit status."""
 
     @property
     def stdout(self) -> str:
-        """What it printed."""
+        """The standard output."""
 
     @property
     def stderr(self) -> str:
-        """What it complained of."""
+        """The standard error."""
 
 
 class HostLike(Protocol):
-    """All that is needed of a testinfra host."""
+    """The part of a testinfra host that inspection needs."""
 
-    def run(self, command: str, *args: str) -> Answer:
+    def run(self, command: str, *args: str) -> HostAnswer:
         """Run a command line in which each `%s` is an argument, quoted."""
 
 
-class Look(NamedTuple):
-    """How to look at a node: prefixes to search first (the stack's), and variables that its ranks will have."""
+class FactRequest(NamedTuple):
+    """A request for facts: prefixes to search first (of the stack), and variables that ranks will have."""
 
     prefixes: tuple[str, ...] = ()
     environ: Mapping[str, str] = {}
@@ -49,56 +49,58 @@ class Look(NamedTuple):
     root: str = ""
 
 
-def collect(host: HostLike, look: Look = Look()) -> Environment:  # noqa: B008 - immutable
-    """Everything the probes read of a node. Never raises for what the node does: then every fact is unknown, and why.
+def collect(host: HostLike, wanted: FactRequest = FactRequest()) -> Environment:  # noqa: B008 - immutable
+    """Return the facts of all probes about a node. If the node fails, every fact is unknown, with the reason.
 
-    One command is run on it: `python3 -c PROGRAM REQUEST`.
+    One command runs on it: `python3 -c PROGRAM REQUEST`.
     """
     asked = time.time()
     try:
-        answer = host.run("python3 -c %s %s", program(), json.dumps(request(look)))
+        answer = host.run("python3 -c %s %s", program(), json.dumps(request(wanted)))
     except Exception as error:  # noqa: BLE001 - any transport may be behind it, and a job may still run
-        return _nothing(f"the node could not be looked at: {_complaint(error)}")
+        return _all_unknown(f"the node could not be looked at: {_error_text(error)}")
     if answer.rc == 127:
-        return _nothing("the node has no python3 to look with")
+        return _all_unknown("the node has no python3 to look with")
     if answer.rc != 0:
-        return _nothing(f"looking at the node failed with {answer.rc}: {_last(answer.stderr) or 'it said nothing'}")
+        return _all_unknown(
+            f"looking at the node failed with {answer.rc}: {_last_line(answer.stderr) or 'it said nothing'}"
+        )
     seen = read(answer.stdout)
     ahead = _ahead(answer.stdout, asked, time.time())
     return seen if ahead is None else Environment({**seen.facts, CLOCK: found(f"{ahead:.1f}")})
 
 
-def ready() -> None:
-    """Loads all that looking needs: best while a node starts."""
+def preload() -> None:
+    """Load the probes and the program: best while a node starts."""
     request()
     program()
 
 
-def look_for(node: Node) -> Look:
-    """How to look at a node of a job: its stack first, with the variables of its hardware."""
+def request_for(node: Node) -> FactRequest:
+    """Return the request for a node of a job: its stack first, with the variables of its hardware."""
     given = (node.hardware.prefix, node.stack.prefix if node.stack else "")
-    return Look(tuple(dict.fromkeys(filter(None, given))), node.hardware.env)
+    return FactRequest(tuple(dict.fromkeys(filter(None, given))), node.hardware.env)
 
 
 def read(text: str) -> Environment:
-    """The facts in what `remote/gather_facts.py` printed; lines before its own (a login's greeting) are passed over."""
-    line = _last(text, 0)
+    """Parse the output of `remote/gather_facts.py`. Earlier lines (the greeting of a login) are skipped."""
+    line = _last_line(text, 0)
     try:
         seen = RawFacts.of(json.loads(line))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return _nothing(f"the node's answer cannot be read: {line[:80]!r}")
+        return _all_unknown(f"the node's answer cannot be read: {line[:80]!r}")
     return Environment(dict(_facts(seen)))
 
 
 def program() -> str:
-    """The text of the program that looks at a node."""
+    """Return the text of the program that inspects a node."""
     return (REMOTE / "gather_facts.py").read_text(encoding="utf-8")
 
 
-def request(look: Look = Look()) -> dict[str, Any]:  # noqa: B008 - immutable
-    """What all probes ask for, in the words of `remote/gather_facts.py`."""
-    asked: dict[str, Any] = {"prefixes": list(look.prefixes), "environ": dict(look.environ)}
-    asked |= {"timeout": look.timeout, "root": look.root}
+def request(wanted: FactRequest = FactRequest()) -> dict[str, Any]:  # noqa: B008 - immutable
+    """Return the requests of all probes, in the format of `remote/gather_facts.py`."""
+    asked: dict[str, Any] = {"prefixes": list(wanted.prefixes), "environ": dict(wanted.environ)}
+    asked |= {"timeout": wanted.timeout, "root": wanted.root}
     for part in ("files", "skip", "paths", "space", "env"):
         listed = [list(one) if isinstance(one, tuple) else one for probe in probes() for one in getattr(probe, part)]
         asked[part] = [one for place, one in enumerate(listed) if one not in listed[:place]]
@@ -109,13 +111,13 @@ def request(look: Look = Look()) -> dict[str, Any]:  # noqa: B008 - immutable
 
 @cache
 def probes() -> tuple[Probe, ...]:
-    """One of each, the system first, then by name."""
+    """Return one probe of each kind, the system first, then by name."""
     ordered = sorted(names("probes"), key=lambda name: (name != "system", name))
     return tuple(find("probes", name, Probe)() for name in ordered)  # type: ignore[type-abstract]
 
 
 def groups(environment: Environment) -> Iterator[tuple[str, dict[str, Fact]]]:
-    """A node's facts by the subject they belong to, as its title; a subject without any is left out."""
+    """Yield the facts of a node by the title of their probe; probes without facts are left out."""
     for probe in probes():
         below = tuple(f"{name}." for name in probe.provides)
         every = environment.facts.items()
@@ -134,24 +136,24 @@ def _facts(seen: RawFacts) -> Iterator[tuple[str, Fact]]:
 
 
 def _ahead(text: str, asked: float, answered: float) -> float | None:
-    """Seconds that a node is ahead: 0 where its time lies between our question and its answer; None if not told."""
+    """Return how many seconds a node's clock is ahead: 0 within the request; None if it is unknown."""
     try:
-        there = float(json.loads(_last(text, 0))["epoch"])
+        there = float(json.loads(_last_line(text, 0))["epoch"])
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     return there - min(max(there, asked), answered)
 
 
-def _nothing(why: str) -> Environment:
+def _all_unknown(why: str) -> Environment:
     return Environment({name: unknown(why) for probe in probes() for name in probe.provides})
 
 
-def _complaint(error: Exception) -> str:
-    """What an exception says; testinfra raises one that holds the whole of what ssh came to."""
-    said = getattr(error.args[0], "stderr", "") if error.args else ""
-    return _last(str(said or error)) or type(error).__name__
+def _error_text(error: Exception) -> str:
+    """Return the last line of an error. An error of testinfra holds the whole result of ssh."""
+    stderr = getattr(error.args[0], "stderr", "") if error.args else ""
+    return _last_line(str(stderr or error)) or type(error).__name__
 
 
-def _last(text: str, limit: int = 200) -> str:
+def _last_line(text: str, limit: int = 200) -> str:
     line = next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
     return line[:limit] if limit else line

@@ -30,9 +30,9 @@ from pytest_hetgpu.planning.placement import DiscoveredNode
 
 _PORT = re.compile(r"rdma\.(.+):(\d+)\.link_layer")
 _PREFIX = re.compile(r"/[A-Za-z0-9_./+@=~-]*")
-# A node may say anything: only what can be a name goes into command lines.
+# A node may answer anything: only valid names become parts of command lines.
 _DEVICE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@+~-]*")
-# As many others are asked for: their names are looked up on the node one after another.
+# At most so many other hosts: the node resolves their names one after another.
 _OTHERS = 4
 # DEVTYPE of sysfs for interfaces that lead into another network than that of the adapter below them.
 _TUNNELS = ("tun", "vxlan", "geneve", "wireguard", "gre", "gretap", "ppp", "ipip")
@@ -55,11 +55,11 @@ def discover(
         alone = alone or node.host in HERE
         interface = (
             InterfaceChoice()
-            if _given(node, alone=alone)
+            if _is_known(node, alone=alone)
             else _interface(member, seen, () if alone else (node.host, *others))
         )
     interface = interface if _DEVICE.fullmatch(interface.name) else replace(interface, name="")
-    # Loopback is nothing that a fabric has: what is on one host finds its ranks there.
+    # Loopback is no interface of a fabric: ranks on one host reach each other anyway.
     netdev = "" if (fabric.netdev and not chosen) or node.host in HERE else interface.name
     hca = hca if _DEVICE.fullmatch(hca) else ""
     prefix = _prefix(node, member)
@@ -69,7 +69,7 @@ def discover(
     )
 
 
-def _given(node: Node, *, alone: bool) -> bool:
+def _is_known(node: Node, *, alone: bool) -> bool:
     """Return whether the interface is known without inspection: from the fabric, or from the container's network.
 
     An interface that a cell names does not count: later cells have the same nodes. Nor does the loopback of plans for
@@ -177,5 +177,5 @@ def _network(seen: Environment, routes: str) -> Network:
 
 def _kind(name: str, seen: Environment) -> str:
     """Return whether an interface is a bridge or a tunnel, by the node's sysfs, else by its name."""
-    said = seen.text(f"nics.{name}.kind")
-    return "tunnel" if said in _TUNNELS else "bridge" if said == "bridge" else kind_of(name)
+    kind = seen.text(f"nics.{name}.kind")
+    return "tunnel" if kind in _TUNNELS else "bridge" if kind == "bridge" else kind_of(name)

@@ -1,7 +1,7 @@
-"""How often the kernel's OOM killer struck on a node: its own counts, held against each other. Pure.
+"""Counts of the kernel's OOM kills on a node, compared before and after a command. Pure.
 
-`oom_kill` (since Linux 4.13) in a control group's `memory.events` (v2) or `memory.oom_control` (v1) counts processes of
-that group that were killed; in `/proc/vmstat` it counts those of the machine, whoever's they were.
+`oom_kill` (since Linux 4.13) in a control group's `memory.events` (v2) or `memory.oom_control` (v1) counts killed
+processes of that group. In `/proc/vmstat` it counts those of all users of the machine.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ def places(cgroups: bytes | None) -> tuple[str, ...]:
 def count(files: Mapping[str, bytes | None]) -> tuple[str, int] | None:
     """Return the first of these files that counts, with its count, or None."""
     for path, text in files.items():
-        describe = _COUNT.search(text or b"")
-        if describe:
-            return path, int(describe[1])
+        match = _COUNT.search(text or b"")
+        if match:
+            return path, int(match[1])
     return None
 
 

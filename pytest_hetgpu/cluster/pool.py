@@ -22,8 +22,8 @@ from pytest_hetgpu.model.facts import Environment, found
 from pytest_hetgpu.model.job import Job, Node
 from pytest_hetgpu.planning.placement import DiscoveredNode
 
-MOST = 4
-TRIES = 2
+MAX_PLACEMENTS = 4
+MAX_FAILURES = 2
 _NOT_FOR_RANKS = ("__init__", "agent", "gather_facts", "leftovers")
 
 
@@ -35,7 +35,7 @@ class ProvisionedPlacement:
     deployment: Deployment
     environments: tuple[Environment, ...]
     #: Facts of each node that only a running node can give, by its index.
-    sights: Mapping[int, DiscoveredNode]
+    discovered: Mapping[int, DiscoveredNode]
 
     @property
     def is_lost(self) -> bool:
@@ -50,8 +50,8 @@ class ProvisionedPlacement:
 class ClusterPool:
     """The provisioned placements of one process. The least recently used one is closed first.
 
-    `run` is the name of the run, for labels. `report_wait` is called with a job and the reason that its nodes wait, and
-    with "" at the end of the wait. `meanwhile` is called while nodes start.
+    `run` is the name of the run, for labels. `report_wait` is called with a job and the reason why its nodes wait. At
+    the end of the wait it is called with "". `meanwhile` is called while nodes start.
     """
 
     def __init__(
@@ -74,19 +74,19 @@ class ClusterPool:
         Raise NotHere or ProvisionError. After two failures, later cells fail at once with the cached error.
         """
         key = identity(job)
-        met = self._failed.get(key, [])
-        if len(met) >= TRIES:
-            raise met[-1]
+        failures = self._failed.get(key, [])
+        if len(failures) >= MAX_FAILURES:
+            raise failures[-1]
         placement = self._placements.pop(key, None)
         if placement and (_ends_within(placement, job) or placement.is_lost):
             placement.close()
             placement = None
         if placement is None:
-            self._make_room(job)
+            self._evict_unused(job)
             try:
                 placement = self._open(job)
             except HetgpuError as error:
-                self._failed[key] = [*met, error]
+                self._failed[key] = [*failures, error]
                 raise
         self._placements[key] = placement
         return placement
@@ -111,15 +111,15 @@ class ClusterPool:
             if placement:
                 placement.close()
 
-    def _make_room(self, job: Job) -> None:
-        """Close the least recently used placements, and those of a scheduler: the job may wait for just their nodes."""
-        given = [
+    def _evict_unused(self, job: Job) -> None:
+        """Close the least recently used placements, and those of a scheduler: the job may wait for their nodes."""
+        scheduled = [
             key for key, one in self._placements.items() if any(_is_scheduled(handle.node) for handle in one.handles)
         ]
         if any(map(_is_scheduled, job.all_nodes)):
-            for key in given:
+            for key in scheduled:
                 self._placements.pop(key).close()
-        while len(self._placements) >= MOST:
+        while len(self._placements) >= MAX_PLACEMENTS:
             self._placements.pop(next(iter(self._placements))).close()
 
     def close(self) -> None:
@@ -127,7 +127,7 @@ class ClusterPool:
         placements = tuple(self._placements.values())
         self._placements.clear()
         try:
-            with ThreadPoolExecutor(max_workers=MOST) as pool:
+            with ThreadPoolExecutor(max_workers=MAX_PLACEMENTS) as pool:
                 closings = [pool.submit(one.close) for one in placements]
             for closing in closings:
                 closing.result()
@@ -144,25 +144,25 @@ class ClusterPool:
         handles: list[NodeHandle] = []
         try:
             openers = [_opener(node, deployment) for node in job.all_nodes]
-            handles += _together(openers, deployment, partial(self._meanwhile, job))
+            handles += _open_all(openers, deployment, partial(self._meanwhile, job))
             environments = _connect_and_inspect(handles, job.launch_node)
-            sights = _sights(handles, environments)
+            discovered = _discover(handles, environments)
         except BaseException:
             _close(handles, deployment)
             raise
-        return ProvisionedPlacement(tuple(handles), deployment, environments, sights)
+        return ProvisionedPlacement(tuple(handles), deployment, environments, discovered)
 
 
-def _sights(handles: Sequence[NodeHandle], environments: Sequence[Environment]) -> dict[int, DiscoveredNode]:
+def _discover(handles: Sequence[NodeHandle], environments: Sequence[Environment]) -> dict[int, DiscoveredNode]:
     """Return the facts of each node that planning needs, by its index."""
     hosts = tuple(dict.fromkeys(handle.node.host for handle in handles))
 
-    def sight(handle: NodeHandle, seen: Environment) -> tuple[int, DiscoveredNode]:
+    def discover(handle: NodeHandle, seen: Environment) -> tuple[int, DiscoveredNode]:
         others = tuple(host for host in hosts if host != handle.node.host)
         return handle.node.index, network.discover(handle.node, handle.member, seen, alone=not others, others=others)
 
     with ThreadPoolExecutor(max_workers=min(32, len(handles))) as pool:
-        return dict(pool.map(sight, handles, environments))
+        return dict(pool.map(discover, handles, environments))
 
 
 def _ends_within(placement: ProvisionedPlacement, job: Job) -> bool:
@@ -183,12 +183,12 @@ def _close(handles: Sequence[NodeHandle], deployment: Deployment) -> None:
 def identity(job: Job) -> str:
     """Return a key that is equal for jobs that can have the same nodes."""
     nodes = [replace(node, ranks=0) for node in job.all_nodes]
-    return repr((job.matrix, job.axes["placement"], [_of(node) for node in nodes], job.launch_node.index))
+    return repr((job.matrix, job.axes["placement"], [_identity_of(node) for node in nodes], job.launch_node.index))
 
 
-def _of(node: Node) -> tuple[object, ...]:
+def _identity_of(node: Node) -> tuple[object, ...]:
     launcher = node.stack.launcher if node.stack else ""
-    # What a scheduler chose is no part of what it is asked for.
+    # The host that a scheduler chose is no part of the request.
     host = "" if _is_scheduled(node) else node.host
     asked = (node.hardware.name, node.hardware.settings)
     return node.index, asked, host, node.name, node.reach, node.image, node.container, launcher
@@ -218,23 +218,23 @@ def _opener(node: Node, deployment: Deployment) -> Callable[[], NodeHandle]:
     return open_node
 
 
-def _connect_and_inspect(handles: Sequence[NodeHandle], starter: Node) -> tuple[Environment, ...]:
-    """Inspect all nodes while they are connected: ssh waits more than it works."""
+def _connect_and_inspect(handles: Sequence[NodeHandle], launch_node: Node) -> tuple[Environment, ...]:
+    """Inspect all nodes while they are connected: ssh mostly waits."""
     with ThreadPoolExecutor(max_workers=min(16, len(handles))) as pool:
-        looks = [pool.submit(_look, handle) for handle in handles]
-        first = next(handle for handle in handles if handle.node.index == starter.index)
+        inspections = [pool.submit(_inspect, handle) for handle in handles]
+        first = next(handle for handle in handles if handle.node.index == launch_node.index)
         connect_nodes(first, [handle for handle in handles if handle is not first])
-        return tuple(look.result() for look in looks)
+        return tuple(one.result() for one in inspections)
 
 
-def _look(handle: NodeHandle) -> Environment:
+def _inspect(handle: NodeHandle) -> Environment:
     try:
         host = handle.member.host()
     except NotHere:
         host = _MinimalHost(handle.member)
-    environment = inspect.collect(host, inspect.look_for(handle.node))
-    told = {name: found(value) for name, value in handle.member.provision_facts.items()}
-    return replace(environment, facts={**environment.facts, **told}) if told else environment
+    environment = inspect.collect(host, inspect.request_for(handle.node))
+    provisioned = {name: found(value) for name, value in handle.member.provision_facts.items()}
+    return replace(environment, facts={**environment.facts, **provisioned}) if provisioned else environment
 
 
 class _MinimalHost:
@@ -243,7 +243,7 @@ class _MinimalHost:
     def __init__(self, member: RemoteNode) -> None:
         self._member = member
 
-    def run(self, command: str, *args: str) -> inspect.Answer:
+    def run(self, command: str, *args: str) -> inspect.HostAnswer:
         """Run `python3 -c` with these arguments: `command` is never anything else."""
         answer = self._member.exec(("python3", "-c", *args), timeout=2 * inspect.TIMEOUT)
         return SimpleNamespace(
@@ -253,14 +253,14 @@ class _MinimalHost:
         )
 
 
-def _together(
+def _open_all(
     openers: Sequence[Callable[[], NodeHandle]], deployment: Deployment, meanwhile: Callable[[], object]
 ) -> list[NodeHandle]:
-    """Open all side by side, and do something else. If one fails, close the others and raise the first error."""
+    """Open all in parallel, and call `meanwhile`. If one fails, close the others and raise the first error."""
     pool = ThreadPoolExecutor(max_workers=min(16, len(openers)))
     futures: list[Future[NodeHandle]] = [pool.submit(opener) for opener in openers]
     try:
-        inspect.ready()
+        inspect.preload()
         meanwhile()
         return [future.result() for future in futures]
     except BaseException:

@@ -23,19 +23,19 @@ class Routing:
 
     def owner(self, address: str) -> str:
         """Return the interface that has an address; "" for one of another host, and for one of loopback."""
-        names = (name for name, held in self.addresses.items() if address in held and name != LOOPBACK)
+        names = (name for name, addresses in self.addresses.items() if address in addresses and name != LOOPBACK)
         return next(names, "")
 
 
 def read(text: bytes) -> Routing:
-    """Return what the program printed; nothing if that cannot be read, and no address that is none."""
+    """Parse the output of the program, without invalid addresses; nothing if it is unreadable."""
     try:
-        said = json.loads(text)
-        held = {str(name): tuple(_addresses(each)) for name, each in said["addresses"].items()}
-        hosts = {str(name): tuple(_pairs(each)) for name, each in said["hosts"].items()}
+        answer = json.loads(text)
+        addresses = {str(name): tuple(_addresses(each)) for name, each in answer["addresses"].items()}
+        hosts = {str(name): tuple(_pairs(each)) for name, each in answer["hosts"].items()}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return Routing()
-    return Routing(held, hosts)
+    return Routing(addresses, hosts)
 
 
 def _addresses(words: Iterable[Any]) -> Iterator[str]:

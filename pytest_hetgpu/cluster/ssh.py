@@ -32,37 +32,37 @@ class NodeHandle:
         return f"{self.node.name} ({self.node.hardware.name} on {self.node.host})"
 
 
-def connect_nodes(starter: NodeHandle, others: Sequence[NodeHandle]) -> None:
-    """Let `starter` log in to all others with `ssh -F FOLDER/ssh_config NAME`.
+def connect_nodes(first: NodeHandle, others: Sequence[NodeHandle]) -> None:
+    """Let `first` log in to all others with `ssh -F FOLDER/ssh_config NAME`.
 
     Raise ProvisionError with the name of a node that refuses.
     """
     if not others:
         return
-    public = starter.member.key()
+    public = first.member.key()
     with ThreadPoolExecutor(max_workers=min(32, len(others))) as pool:
         servers = list(
             pool.map(lambda handle: handle.member.start_sshd(public, session_environment(handle.node)), others)
         )
-        folder = starter.member.folder
+        folder = first.member.folder
         entries = [(handle.node, server) for handle, server in zip(others, servers, strict=True)]
         files = {CONFIG: ssh_config(folder, entries), KNOWN_HOSTS: known_hosts(entries)}
-        starter.member.put({name: text.encode() for name, text in files.items()})
-        list(pool.map(lambda handle: _try(starter, handle), others))
+        first.member.put({name: text.encode() for name, text in files.items()})
+        list(pool.map(lambda handle: _try(first, handle), others))
 
 
-def _try(starter: NodeHandle, other: NodeHandle) -> None:
-    config = f"{starter.member.folder}/{CONFIG}"
+def _try(first: NodeHandle, other: NodeHandle) -> None:
+    config = f"{first.member.folder}/{CONFIG}"
     try:
-        answer = starter.member.exec(("ssh", "-F", config, other.node.name, "true"), timeout=SLOW)
+        answer = first.member.exec(("ssh", "-F", config, other.node.name, "true"), timeout=SLOW)
     except ProvisionError as error:
         why = str(error).removeprefix(f"{error.node}: ")
-        raise ProvisionError(other.description, f"{starter.description} cannot try ssh to it: {why}") from None
+        raise ProvisionError(other.description, f"{first.description} cannot try ssh to it: {why}") from None
     if answer.returncode:
-        said = " ".join(answer.stderr.decode(errors="replace").split()) or f"exit code {answer.returncode}"
-        where = f"{address(other.node)} ({_hint(said)})"
+        error_text = " ".join(answer.stderr.decode(errors="replace").split()) or f"exit code {answer.returncode}"
+        where = f"{address(other.node)} ({_hint(error_text)})"
         log = other.member.sshd_log()
-        raise ProvisionError(other.description, f"ssh from {starter.description} to {where} failed: {said}", log)
+        raise ProvisionError(other.description, f"ssh from {first.description} to {where} failed: {error_text}", log)
 
 
 _HINTS: Mapping[str, str] = {
@@ -75,5 +75,5 @@ _HINTS: Mapping[str, str] = {
 }
 
 
-def _hint(said: str) -> str:
-    return next((hint for text, hint in _HINTS.items() if text in said), "ssh between the nodes must work")
+def _hint(error_text: str) -> str:
+    return next((hint for text, hint in _HINTS.items() if text in error_text), "ssh between the nodes must work")

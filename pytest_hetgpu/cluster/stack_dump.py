@@ -1,7 +1,7 @@
-"""Before a job that does not end is stopped: the stacks of its ranks, kept beside its output, and said in its output.
+"""Stack dumps of a job that does not end, taken before it is stopped.
 
-`stacks.json` holds what `remote/dump_stacks.py` saw on each node. What it means stands as lines of ours in output.log,
-which `extensions/signatures/stacks.py` reads, so that whoever explains that log alone comes to the same end.
+`stacks.json`, beside the output, holds the answers of `remote/dump_stacks.py` on each node. Their summary is appended
+to output.log. `extensions/signatures/stacks.py` parses those lines, so that the log alone gives the same verdict.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from pytest_hetgpu.store.redaction.redact import redact_json
 
 FILE = "stacks.json"
 SECONDS = 5.0  # for all of it
-GAP = 0.4  # seconds between two looks
-_LATE = 3.0  # seconds after which a node's answer is not waited for any longer
-_HEAD = 4 << 20  # bytes of the output, in which ranks say hello
-_FLOW = 64 << 10  # bytes that tell moving data from a look around
-_SHORTLY, _SHORT = 2.0, 0.1  # seconds, or part of the whole time: what was printed since is a sign of life
-_MOST_LINES, _MOST_HALTED = 256, 8
+GAP = 0.4  # seconds between two samples
+_EXTRA_WAIT = 3.0  # further seconds to wait for the answer of a node
+_HELLO_BYTES = 4 << 20  # bytes of the output that are searched for hello records of ranks
+_DATA_MOVED = 64 << 10  # bytes between two samples from which on a process moves data
+_MIN_SILENCE, _SILENCE_SHARE = 2.0, 0.1  # seconds, or share of the time: later output is a sign of life
+_MAX_LINES, _MAX_STOPPED = 256, 8
 _KERNEL = (
     (re.compile(r"hrtimer_nanosleep|do_nanosleep"), "sleep"),
     (re.compile(r"futex_\w*wait\w*"), "lock"),
@@ -58,43 +58,44 @@ Answer = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class RankStacks:
-    """What was seen of one rank: where it is, and whether it was somewhere else shortly before."""
+    """The stacks of one rank: its position, and whether it was elsewhere shortly before."""
 
     position: Position
     trouble: str = ""
 
 
 def record(
-    overdue: TimeoutInfo, others: Mapping[str, StackDumper], output: Path, ranks: int, kept: Path | None = None
+    overdue: TimeoutInfo, others: Mapping[str, StackDumper], output: Path, ranks: int, stacks_file: Path | None = None
 ) -> None:
-    """Looks at a job of so many ranks whose time is over, on the launcher's node and all others, and keeps what it saw.
+    """Dump the stacks of an overdue job, on the launcher's node and all others, and append a summary.
 
-    The file `kept` takes the stacks; without one they lie beside the output.
-
-    Takes some seconds at most and never raises, but for the interruption that stops it.
+    `ranks` is the number of ranks. The stacks are written to `stacks_file`; None: beside the output. It takes some
+    seconds at most and raises nothing but the interruption that stops it.
     """
     try:
-        hellos = greeted(output)
-        answers = _asked(overdue.look, others, hellos)
+        hellos = hello_records(output)
+        answers = _query(overdue.look, others, hellos)
         taken = json.dumps(redact_json({"nodes": answers}), indent=1).encode()
-        write_atomically(kept or output.with_name(FILE), taken, PRIVATE)
-        lines = said(answers, hellos, ranks, overdue)
-    except Exception as error:  # noqa: BLE001 - the job is to be stopped, whatever comes of looking at it
+        write_atomically(stacks_file or output.with_name(FILE), taken, PRIVATE)
+        lines = summarize_stacks(answers, hellos, ranks, overdue)
+    except Exception as error:  # noqa: BLE001 - the job must be stopped, even if the dump fails
         lines = [f"hetgpu: no stacks could be taken: {type(error).__name__}: {' '.join(str(error).split())[:300]}"]
     _append(output, lines)
 
 
-def greeted(output: Path) -> Mapping[int, Hello]:
-    """The ranks that said hello, as far as that stands near the beginning."""
+def hello_records(output: Path) -> Mapping[int, Hello]:
+    """Return the hello records of ranks near the beginning of the output."""
     reader = RecordReader()
     with output.open("rb") as log:
-        for line in log.read(_HEAD).split(b"\n"):
+        for line in log.read(_HELLO_BYTES).split(b"\n"):
             reader.feed(line)
     return reader.finish().hellos
 
 
-def said(answers: Sequence[Answer], hellos: Mapping[int, Hello], ranks: int, overdue: TimeoutInfo) -> list[str]:
-    """The lines that tell what was seen: one a rank, and the verdict."""
+def summarize_stacks(
+    answers: Sequence[Answer], hellos: Mapping[int, Hello], ranks: int, overdue: TimeoutInfo
+) -> list[str]:
+    """Return the summary: one line per rank, and the verdict."""
     seen = {one.position.rank: one for answer in answers for one in _ranks(answer)}
     all_answered = all("ranks" in answer for answer in answers)
     for rank in range(ranks):
@@ -103,46 +104,48 @@ def said(answers: Sequence[Answer], hellos: Mapping[int, Hello], ranks: int, ove
             host = hellos[rank].host if rank in hellos else ""
             seen[rank] = RankStacks(Position(rank=rank, host=host, state=known if all_answered else "unseen"))
     found = [seen[rank] for rank in sorted(seen, key=lambda rank: rank or 0)]
-    halted = [one for answer in answers for one in _halted(answer)]
-    lines = [*map(_line, found[:_MOST_LINES]), *(one.line for one in halted)]
-    blind = [one for one in found if one.trouble]
-    if blind:
-        ranks_of = rank_ranges([one.position.rank for one in blind if one.position.rank is not None])
-        lines.append(f"hetgpu: only the kernel tells of rank{'s' * (len(blind) > 1)} {ranks_of}: {blind[0].trouble}")
-    return [*lines, *_verdict([one.position for one in found], overdue, halted)]
+    stopped = [one for answer in answers for one in _stopped_processes(answer)]
+    lines = [*map(_line, found[:_MAX_LINES]), *(one.line for one in stopped)]
+    untraced = [one for one in found if one.trouble]
+    if untraced:
+        ranks_of = rank_ranges([one.position.rank for one in untraced if one.position.rank is not None])
+        lines.append(
+            f"hetgpu: only the kernel tells of rank{'s' * (len(untraced) > 1)} {ranks_of}: {untraced[0].trouble}"
+        )
+    return [*lines, *_verdict([one.position for one in found], overdue, stopped)]
 
 
-def _halted(answer: Answer) -> Iterable[StoppedProcess]:
-    """The launchers and daemons of a node that a signal has stopped."""
+def _stopped_processes(answer: Answer) -> Iterable[StoppedProcess]:
+    """Yield the launchers and daemons of a node that a signal has stopped."""
     host = clean(str(answer.get("host", "")).partition(".")[0])
     stopped = answer.get("stopped", ())
-    for one in stopped[:_MOST_HALTED] if isinstance(stopped, list) else ():
+    for one in stopped[:_MAX_STOPPED] if isinstance(stopped, list) else ():
         with suppress(KeyError, TypeError, ValueError):
             yield StoppedProcess(clean(str(one["name"])), host, int(one["pid"]))
 
 
-def _verdict(positions: Sequence[Position], overdue: TimeoutInfo, halted: Sequence[StoppedProcess]) -> list[str]:
-    """`hetgpu: stuck after 4 s, nothing moved: ...`, or slow; nothing where nothing is known of any rank.
+def _verdict(positions: Sequence[Position], overdue: TimeoutInfo, stopped: Sequence[StoppedProcess]) -> list[str]:
+    """Return `hetgpu: stuck after 4 s, nothing moved: ...`, or slow; nothing if no rank is known.
 
     A job with a stopped launcher does not end, whatever its ranks do.
     """
-    if halted:
-        where = f"; {told.sentence}" if (told := summarize(positions)).sentence else ""
-        return [f"hetgpu: stuck after {overdue.seconds:.0f} s: {'; '.join(one.sentence for one in halted)}{where}"]
+    if stopped:
+        where = f"; {summary.sentence}" if (summary := summarize(positions)).sentence else ""
+        return [f"hetgpu: stuck after {overdue.seconds:.0f} s: {'; '.join(one.sentence for one in stopped)}{where}"]
     if not any(one.known and one.state not in ("ended", "absent") for one in positions):
         return []
-    told = summarize(positions)
+    summary = summarize(positions)
     moved = [one.rank for one in positions if one.moved and one.rank is not None]
     after = f"after {overdue.seconds:.0f} s"
     if moved:
-        return [f"hetgpu: slow {after}, rank{'s' * (len(moved) > 1)} {rank_ranges(moved)} moved: {told.sentence}"]
-    # Those who wait in different places do not meet any more; those in one place may only be slow.
+        return [f"hetgpu: slow {after}, rank{'s' * (len(moved) > 1)} {rank_ranges(moved)} moved: {summary.sentence}"]
+    # Ranks that wait in different places will not meet any more; ranks in one place may only be slow.
     silence = overdue.seconds / 2
-    if told.apart:
-        silence = min(silence, max(_SHORTLY, overdue.seconds * _SHORT))
+    if summary.apart:
+        silence = min(silence, max(_MIN_SILENCE, overdue.seconds * _SILENCE_SHARE))
     if overdue.quiet < silence:
-        return [f"hetgpu: slow {after}, last output {overdue.quiet:.0f} s before: {told.sentence}"]
-    return [f"hetgpu: stuck {after}, nothing moved: {told.sentence}"]
+        return [f"hetgpu: slow {after}, last output {overdue.quiet:.0f} s before: {summary.sentence}"]
+    return [f"hetgpu: stuck {after}, nothing moved: {summary.sentence}"]
 
 
 def _line(seen: RankStacks) -> str:
@@ -151,15 +154,17 @@ def _line(seen: RankStacks) -> str:
     return f"hetgpu: stack: {who} {one.in_words()} [{facts(one)}]"
 
 
-def _asked(look: StackDumper, others: Mapping[str, StackDumper], hellos: Mapping[int, Hello]) -> list[dict[str, Any]]:
-    """What the nodes answer, asked at once; the launcher's is asked here, where an interruption reaches it."""
+def _query(
+    launcher: StackDumper, others: Mapping[str, StackDumper], hellos: Mapping[int, Hello]
+) -> list[dict[str, Any]]:
+    """Return the answers of all nodes, asked in parallel. This thread asks the launcher, so interrupts reach it."""
     request = {"hellos": [[rank, hello.pid, hello.host] for rank, hello in hellos.items()], "gap": GAP}
     answers: list[dict[str, Any]] = [{"node": name} for name in ("launcher", *others)]
 
     def ask(place: int, of: StackDumper) -> None:
         try:
             answers[place].update(unpacked(of(request, SECONDS)))
-        except Exception as error:  # noqa: BLE001 - the other nodes may know more
+        except Exception as error:  # noqa: BLE001 - the other nodes may answer
             answers[place]["trouble"] = f"{type(error).__name__}: {error}"
 
     threads = [
@@ -168,9 +173,9 @@ def _asked(look: StackDumper, others: Mapping[str, StackDumper], hellos: Mapping
     ]
     for thread in threads:
         thread.start()
-    ask(0, look)
+    ask(0, launcher)
     for thread in threads:
-        thread.join(SECONDS + _LATE)
+        thread.join(SECONDS + _EXTRA_WAIT)
     return list(map(dict, answers))
 
 
@@ -179,13 +184,13 @@ def _ranks(answer: Answer) -> Iterable[RankStacks]:
     ranks = answer.get("ranks", ())
     for one in ranks if isinstance(ranks, list) else ():
         try:
-            yield _seen(one, host)
+            yield _rank_stacks(one, host)
         except (KeyError, TypeError, ValueError, AttributeError, IndexError):
             continue
 
 
-def _seen(one: Mapping[str, Any], host: str) -> RankStacks:
-    """What a node's agent says of one rank."""
+def _rank_stacks(one: Mapping[str, Any], host: str) -> RankStacks:
+    """Return the stacks of one rank from the answer of its node."""
     rank, pid, samples = int(one["rank"]), int(one["pid"]), list(one["samples"])
     last = samples[-1] if samples else {}
     stacks = [frames for sample in samples if (frames := _frames(sample, pid))]
@@ -193,16 +198,16 @@ def _seen(one: Mapping[str, Any], host: str) -> RankStacks:
     state = {"T": "stopped", "Z": "ended", "X": "ended"}.get(str(last.get("state", "")), "")
     if not last:
         state = "unseen"
-    moved = not state and (_flows(samples) or any(has_moved(stacks[0], other) for other in stacks[1:]))
-    told = _told(position)._replace(rank=rank, host=host, pid=pid, state=state, moved=moved)
+    moved = not state and (_moves_data(samples) or any(has_moved(stacks[0], other) for other in stacks[1:]))
+    position = _normalized(position)._replace(rank=rank, host=host, pid=pid, state=state, moved=moved)
     return RankStacks(
-        told, "" if stacks or state == "ended" or not samples else _trouble(samples[0].get("trouble") or ())
+        position, "" if stacks or state == "ended" or not samples else _reason(samples[0].get("trouble") or ())
     )
 
 
-def _trouble(said: Iterable[object]) -> str:
-    """Why no stacks could be taken, in words of ours: what tools say of it stands in stacks.json."""
-    texts = " ".join(map(str, said))
+def _reason(messages: Iterable[object]) -> str:
+    """Return the reason why no stacks were taken, in fixed words. The output of the tools is in stacks.json."""
+    texts = " ".join(map(str, messages))
     if not texts:
         return "neither py-spy nor gdb is there"
     if re.search(r"not permitted|ermission denied|EPERM|ptrace", texts):
@@ -210,13 +215,13 @@ def _trouble(said: Iterable[object]) -> str:
     return f"py-spy or gdb did not work there (see {FILE})"
 
 
-def _told(position: Position) -> Position:
-    """A position in words that may stand in a line of ours, as that line is read again."""
+def _normalized(position: Position) -> Position:
+    """Return a position as it is parsed again from its line in the output."""
     return parse_facts(Position(), facts(position))
 
 
 def _frames(sample: Mapping[str, Any], pid: int) -> Sequence[StackFrame]:
-    """The stack of the thread that matters, innermost first; empty where none was taken."""
+    """Return the stack of the main thread, innermost frame first; empty if none was taken."""
     native = main_thread(gdb_threads(str(sample["text"])), pid) if "text" in sample else ()
     if "threads" not in sample:
         return native
@@ -238,19 +243,19 @@ def _frames(sample: Mapping[str, Any], pid: int) -> Sequence[StackFrame]:
 
 
 def _by_kernel(sample: Mapping[str, Any]) -> Position:
-    """Where a process is as the kernel tells it: what it sleeps in, if it does."""
+    """Return the position of a process by the kernel function in which it sleeps, if it sleeps."""
     wchan = str(sample.get("wchan", ""))
     return Position(doing=next((word for form, word in _KERNEL if form.fullmatch(wchan)), ""))
 
 
-def _flows(samples: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether a process read or wrote considerably between the looks at it."""
+def _moves_data(samples: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether a process read or wrote much data between the samples."""
     counts = [sample["io"] for sample in samples if isinstance(sample.get("io"), int)]
-    return len(counts) > 1 and counts[-1] - counts[0] > _FLOW
+    return len(counts) > 1 and counts[-1] - counts[0] > _DATA_MOVED
 
 
 def _append(output: Path, lines: Sequence[str]) -> None:
-    """Adds lines to the output, after the end of a line, in one write: ranks may be writing, too."""
+    """Append lines to the output, after the end of a line, in one write: ranks may be writing, too."""
     if not lines:
         return
     try:

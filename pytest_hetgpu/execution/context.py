@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_hetgpu.analysis.judge import get_ready, judge_output
-from pytest_hetgpu.cluster.cleanup.guard import Guard
+from pytest_hetgpu.cluster.cleanup.tracker import LedgerTracker
 from pytest_hetgpu.cluster.cluster import Cluster
-from pytest_hetgpu.cluster.leases.hold import shut
+from pytest_hetgpu.cluster.leases.hold import close_connections
 from pytest_hetgpu.config.known_failures.load import known_failures
 from pytest_hetgpu.execution.lru import LruCache
 from pytest_hetgpu.execution.options import DEFAULTS, RunOptions
@@ -55,7 +55,7 @@ class RunContext:
     suite: MatrixSet
     folder: RunFolder
     journal: Journal
-    guard: Guard
+    guard: LedgerTracker
     options: RunOptions = DEFAULTS
     #: Called with each planned job; returns the job to start (`pytest_hetgpu_job`).
     change_job: Callable[[Scenario, Job], Job] = unchanged
@@ -69,7 +69,7 @@ class RunContext:
 
     def __post_init__(self) -> None:
         """Register what `close` ends. It is closed in the opposite order."""
-        for close in (self.journal.close, self.guard.close, shut):
+        for close in (self.journal.close, self.guard.close, close_connections):
             self._closing.callback(close)
 
     @cached_property

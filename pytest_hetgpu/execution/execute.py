@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pytest_hetgpu.cluster import oom_kills
 from pytest_hetgpu.cluster.cluster import Cluster
-from pytest_hetgpu.cluster.leases.hold import held
+from pytest_hetgpu.cluster.leases.hold import lease_hosts
 from pytest_hetgpu.errors import LaunchError, ProvisionError
 from pytest_hetgpu.execution.options import DEFAULTS, RunOptions
 from pytest_hetgpu.execution.output_limit import limited
@@ -37,7 +37,7 @@ def execute(cluster: Cluster, folder: RunFolder, journal: Journal | None, option
     register_secrets(job.command.env, list(job.command.argv))
     output = folder.start_log(job.label)
     folder.write_job(job)
-    with held(job, journal.waiting if journal else None) as holding:
+    with lease_hosts(job, journal.waiting if journal else None) as holding:
         if journal:
             journal.started(job)
         try:
@@ -101,7 +101,7 @@ def _look(cluster: Cluster, output: Path, kept: Path, overdue: TimeoutInfo) -> N
     """Collect the stacks of all ranks at a timeout, before the job is stopped."""
     from pytest_hetgpu.cluster import stack_dump
 
-    stack_dump.record(overdue, cluster.looks(), output, cluster.job.demand.ranks, kept)
+    stack_dump.record(overdue, cluster.stack_dumpers(), output, cluster.job.demand.ranks, kept)
 
 
 def _settled(cluster: Cluster, result: RunResult, before: dict[str, int]) -> RunResult:

@@ -11,7 +11,7 @@ from functools import partial
 
 from pytest_hetgpu.cluster import cluster as clusters
 from pytest_hetgpu.cluster.cluster import Cluster
-from pytest_hetgpu.cluster.leases.hold import held
+from pytest_hetgpu.cluster.leases.hold import lease_hosts
 from pytest_hetgpu.errors import HetgpuError, NotHere, ProvisionError
 from pytest_hetgpu.execution.context import CellRun, RunContext
 from pytest_hetgpu.execution.execute import execute, never_started
@@ -45,7 +45,7 @@ def acquire(run: RunContext, cell: CellRun) -> CellRun:
     if why:
         raise NotHere(why)
     make, reset = partial(run.pool.acquire, job), partial(run.pool.reset_failures, job)
-    with held(job, run.journal.waiting):
+    with lease_hosts(job, run.journal.waiting):
         return replace(cell, placement=run.health.make(job, partial(run.engines.make, job, make, reset), reset))
 
 
@@ -54,7 +54,7 @@ def provision(run: RunContext, cell: CellRun) -> CellRun:
     nodes = cell.placement
     if nodes is None:
         return cell.on(clusters.local(run.change_job(cell.scenario, cell.job), run.runtimes))
-    planned = run.suite.job(cell.scenario, nodes.sights, verbose=cell.verbose)
+    planned = run.suite.job(cell.scenario, nodes.discovered, verbose=cell.verbose)
     members = {handle.node.index: handle.member for handle in nodes.handles}
     environments = dict(enumerate(nodes.environments))
     return cell.on(clusters.of_members(run.change_job(cell.scenario, planned), members, environments))
@@ -64,7 +64,7 @@ def inspect(run: RunContext, cell: CellRun) -> CellRun:
     """Gather the facts of the nodes, unless preflight is off, and add what they have in common to the job."""
     if run.options.preflight == "off":
         return cell
-    hold, meanwhile = partial(held, cell.job, run.journal.waiting), partial(run.meanwhile, cell.job)
+    hold, meanwhile = partial(lease_hosts, cell.job, run.journal.waiting), partial(run.meanwhile, cell.job)
     environments = run.facts.gather(cell.cluster, hold, meanwhile)
     cluster = cell.cluster.with_environments(environments)
     return cell.on(replace(cluster, job=with_facts(cell.job, environments)))

@@ -67,9 +67,9 @@ def _open_run(config: pytest.Config, settings: Settings, suite: MatrixSet, cells
     if worker is not None:
         opened = start.join(request, worker)
     else:
-        from pytest_hetgpu.cluster.leases.hold import ready
+        from pytest_hetgpu.cluster.leases.hold import check_settings
 
-        ready(os.environ)
+        check_settings(os.environ)
         opens = start.start if settings.resume is None else start.resume
         opened = opens(request, _invocation(config, settings, suite))
     watch = FolderWatch(config, opened.runner.context.journal, speaks=worker is None)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_hetgpu.analysis import judge
-from pytest_hetgpu.cluster.cleanup.guard import guarded
+from pytest_hetgpu.cluster.cleanup.tracker import track_resources
 from pytest_hetgpu.execution.context import Invocation, RunContext
 from pytest_hetgpu.execution.resume import previous_run, reuse
 from pytest_hetgpu.execution.runner import CellRunner
@@ -104,7 +104,7 @@ def join(request: RunRequest, worker: Mapping[str, Any]) -> OpenedRun:
         suite=request.suite,
         folder=RunFolder(run),
         journal=journal,
-        guard=guarded(run.name, worker["hetgpu_owner"]),
+        guard=track_resources(run.name, worker["hetgpu_owner"]),
         options=options,
         change_job=request.change_job,
     )
@@ -120,7 +120,7 @@ def _begin(request: RunRequest, journal: Journal, baseline: Baseline | None, inv
         suite=request.suite,
         folder=RunFolder(run),
         journal=journal,
-        guard=guarded(run.name),
+        guard=track_resources(run.name),
         options=run_options(request.settings, typed, history, baseline),
         change_job=request.change_job,
         meanwhile=_get_ready,

@@ -105,9 +105,9 @@ def test_a_clean_says_why_it_cannot_be_asked(install: Install, tmp_path: Path, m
     install("hetgpu-crates", {"crates.py": "import no_such_module\n"}, ENTRY.format(name="crates"))
     monkeypatch.setenv("HETGPU_LEDGERS", str(tmp_path / "ledgers"))
     program = (
-        "from pytest_hetgpu.cluster.cleanup.sweep import place_of\n"
+        "from pytest_hetgpu.cluster.cleanup.targets import target_of\n"
         "from pytest_hetgpu.extensions.runtimes.traits.leftovers import Location\n"
-        "place_of(Location('crate', 'crate1'))\n"
+        "target_of(Location('crate', 'crate1'))\n"
     )
     done = subprocess.run((sys.executable, "-c", program), capture_output=True, text=True, check=False)
     last = done.stderr.strip().splitlines()[-1]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_hetgpu.cluster.leases.claims import HOST, Claim
+from pytest_hetgpu.cluster.leases.host_lock import HOST, HostLock
 from tests.acceptance.at_a_terminal import Terminal
 
 Matrix = Callable[..., Path]
@@ -21,16 +21,16 @@ ARGV = (sys.executable, "-m", "pytest", "--hetgpu-matrix", "demo.yaml", "-p", "n
 
 
 @pytest.fixture
-def busy(matrix: Matrix) -> Iterator[Claim]:
+def busy(matrix: Matrix) -> Iterator[HostLock]:
     """Somebody else has this machine."""
     matrix(("good",))
-    claim = Claim(os.environ["HETGPU_LEASES"], HOST, {"user": "ada", "cell": "x", "run": "y"})
+    claim = HostLock(os.environ["HETGPU_LEASES"], HOST, {"user": "ada", "cell": "x", "run": "y"})
     assert claim.granted(0)
     yield claim
     claim.release()
 
 
-def test_the_view_says_who_is_waited_for(pytester: pytest.Pytester, busy: Claim) -> None:
+def test_the_view_says_who_is_waited_for(pytester: pytest.Pytester, busy: HostLock) -> None:
     terminal = Terminal((*ARGV, "-p", "no:xdist"), pytester.path)
     shown = terminal.until(lambda text: "waits for host" in text)
     assert LABEL in shown
@@ -41,7 +41,7 @@ def test_the_view_says_who_is_waited_for(pytester: pytest.Pytester, busy: Claim)
 
 
 @pytest.mark.parametrize("workers", [("-p", "no:xdist"), ("-n2",)])
-def test_a_log_has_a_line_of_it(pytester: pytest.Pytester, busy: Claim, workers: tuple[str, ...]) -> None:
+def test_a_log_has_a_line_of_it(pytester: pytest.Pytester, busy: HostLock, workers: tuple[str, ...]) -> None:
     if "-n2" in workers:
         pytest.importorskip("xdist")
     command = (*ARGV, *workers)
@@ -61,7 +61,7 @@ from pytest_hetgpu.extensions.runtimes.docker import Docker
 from pytest_hetgpu.model.job import Hardware, Node, ConnectionInfo
 
 NODE = Node(0, Hardware("box", runtime="docker"), "gpu1", 1, reach=ConnectionInfo("https://gpu1:2376"))
-hold.wanted = lambda nodes: (Docker.lease(NODE),)
+hold.lease_requests = lambda nodes: (Docker.lease(NODE),)
 """
 
 
@@ -80,9 +80,9 @@ def test_a_host_that_runs_from_elsewhere_are_not_kept_off_is_noted(
 
 
 LOSING = """\
-from pytest_hetgpu.cluster.leases.hold import Holding
+from pytest_hetgpu.cluster.leases.hold import HeldLeases
 
-Holding.lost = property(lambda self: self.words)
+HeldLeases.lost = property(lambda self: self.words)
 """
 
 

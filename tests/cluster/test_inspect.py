@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from pytest_hetgpu.cluster.inspect import Look, collect, groups, look_for, probes, program, read, request
+from pytest_hetgpu.cluster.inspect import FactRequest, collect, groups, probes, program, read, request, request_for
 from pytest_hetgpu.extensions.registry import names
 from pytest_hetgpu.extensions.runtimes.base import testinfra_host as host_of
 from pytest_hetgpu.model.facts import Environment, Fact, FactState, SkewRow, absent, found, skew, unknown
@@ -131,14 +131,14 @@ def test_no_two_probes_call_a_command_or_a_fact_by_one_name() -> None:
 def test_a_node_is_looked_at_with_its_stack_and_its_variables() -> None:
     stack = Stack("openmpi-5", "Open MPI", "5.0.11", "/opt/mpi", "mpirun", "python3")
     hardware = Hardware("g4ad", prefix="/opt/other", env={"LD_LIBRARY_PATH": "/opt/ucx/lib"})
-    look = look_for(Node(0, hardware, "a", 1, stack=stack))
+    look = request_for(Node(0, hardware, "a", 1, stack=stack))
     assert look.prefixes == ("/opt/other", "/opt/mpi")
     assert request(look)["environ"] == {"LD_LIBRARY_PATH": "/opt/ucx/lib"}
-    assert look_for(Node(0, Hardware("cpu"), "a", 1)) == Look((), {})
+    assert request_for(Node(0, Hardware("cpu"), "a", 1)) == FactRequest((), {})
 
 
 def test_the_stack_that_is_given_is_the_one_that_is_seen(stack_prefix: Path) -> None:
-    environment = collect(Shell(), Look((str(stack_prefix),)))
+    environment = collect(Shell(), FactRequest((str(stack_prefix),)))
     assert environment.text("openmpi") == "5.0.11"
     assert environment.text("openmpi.library") == f"{stack_prefix}/lib/libmpi.so.40"
     assert "ucx" in environment.items("openmpi.pml")

@@ -157,7 +157,7 @@ def test_a_placement_that_was_given_back_is_made_anew(site: Site) -> None:
 
 def test_few_placements_stay_and_the_least_used_one_is_closed(site: Site) -> None:
     pool = ClusterPool("run")
-    names = [f"p{place}" for place in range(pool_module.MOST)]
+    names = [f"p{place}" for place in range(pool_module.MAX_PLACEMENTS)]
     for name in names:
         pool.acquire(job(name, 1))
     pool.acquire(job(names[0], 1))

@@ -43,7 +43,7 @@ def twice(number: int, frames: Sequence[Any] | None, **changes: Any) -> dict[str
 
 def lines(*ranks: Mapping[str, Any], seconds: float = 60.0, quiet: float = 60.0, of: int = 0) -> list[str]:
     overdue = TimeoutInfo(seconds, quiet, lambda *_: b"")
-    return stack_dump.said([{"host": "vm", "ranks": list(ranks)}], {}, of or len(ranks), overdue)
+    return stack_dump.summarize_stacks([{"host": "vm", "ranks": list(ranks)}], {}, of or len(ranks), overdue)
 
 
 def test_one_line_a_rank_and_one_for_all() -> None:
@@ -63,7 +63,7 @@ def test_a_stopped_launcher_explains_whatever_its_ranks_do(tmp_path: Path) -> No
     stopped = [{"pid": 4711, "name": "mpirun"}, {"pid": "?"}, 3]
     answers: list[dict[str, Any]] = [{"host": "vm", "ranks": [twice(0, SUM), MOVED]}]
     answers[0]["stopped"] = stopped
-    said = stack_dump.said(answers, {}, 2, TimeoutInfo(60.0, 0.0, lambda *_: b""))
+    said = stack_dump.summarize_stacks(answers, {}, 2, TimeoutInfo(60.0, 0.0, lambda *_: b""))
     halted = "mpirun on vm (pid 4711) was stopped by a signal (state T), send it SIGCONT"
     assert said[2] == f"hetgpu: stopped: {halted}"
     assert said[3].startswith(f"hetgpu: stuck after 60 s: {halted}; ranks 0, 1 wait in MPI_Allreduce (train.py:8)")
@@ -76,7 +76,7 @@ def test_a_stopped_launcher_explains_whatever_its_ranks_do(tmp_path: Path) -> No
 
 def test_a_launcher_that_is_stopped_after_its_ranks_ended(tmp_path: Path) -> None:
     answers = [{"host": "vm", "ranks": [], "stopped": [{"pid": 7, "name": "prted"}, {"pid": 3, "name": "orted"}]}]
-    said = stack_dump.said(answers, {}, 1, TimeoutInfo(60.0, 0.0, lambda *_: b""))
+    said = stack_dump.summarize_stacks(answers, {}, 1, TimeoutInfo(60.0, 0.0, lambda *_: b""))
     (tmp_path / "log").write_text("".join(f"{line}\n" for line in said))
     (signature,) = read_evidence(tmp_path / "log").signatures
     assert (signature.kind, signature.key) == (Kind.HANG, "stopped@orted+prted")
@@ -113,7 +113,7 @@ def test_who_is_not_there(tmp_path: Path) -> None:
 
 def test_a_node_that_does_not_answer_leaves_its_ranks_unseen() -> None:
     answers: list[dict[str, Any]] = [{"node": "launcher", "host": "a", "ranks": [twice(0, SUM)]}, {"node": "b"}]
-    said = stack_dump.said(answers, {}, 2, TimeoutInfo(60.0, 60.0, lambda *_: b""))
+    said = stack_dump.summarize_stacks(answers, {}, 2, TimeoutInfo(60.0, 60.0, lambda *_: b""))
     assert "rank 1 could not be looked at" in said[-1]
 
 
@@ -170,7 +170,7 @@ def test_names_of_processes_cannot_forge_lines(tmp_path: Path) -> None:
     ],
 )
 def test_an_answer_may_be_anything(ranks: Any) -> None:
-    said = stack_dump.said([{"host": 3, "ranks": ranks}], {}, 1, TimeoutInfo(9.0, 9.0, lambda *_: b""))
+    said = stack_dump.summarize_stacks([{"host": 3, "ranks": ranks}], {}, 1, TimeoutInfo(9.0, 9.0, lambda *_: b""))
     assert not any("stuck" in line for line in said)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pytest_hetgpu.cluster.cleanup.guard import guarded
+from pytest_hetgpu.cluster.cleanup.tracker import track_resources
 from pytest_hetgpu.execution.context import RunContext
 from pytest_hetgpu.execution.options import DEFAULTS, RunOptions
 from pytest_hetgpu.store.folder import RunFolder
@@ -39,4 +39,4 @@ def run_context(reports: Path, options: RunOptions = DEFAULTS, suite: Any = None
     folder = RunFolder.create(reports)
     journal = Journal(folder.path, "main")
     found: Any = suite or Suite()
-    return RunContext(found, folder, journal, guarded(folder.path.name), options)
+    return RunContext(found, folder, journal, track_resources(folder.path.name), options)

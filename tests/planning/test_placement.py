@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_hetgpu.cluster.leases.hold import wanted
+from pytest_hetgpu.cluster.leases.hold import lease_requests
 from pytest_hetgpu.config.inventory.inventory import Host, Inventory
 from pytest_hetgpu.config.matrix.document import Document
 from pytest_hetgpu.errors import NotHere
@@ -205,7 +205,7 @@ def test_pods_are_called_by_their_place_until_they_are_there(plans: Plans) -> No
     ]
     assert [node.hardware.fabric.netdev for node in job.nodes] == ["eth0", None]
     # Nobody else has them, so that no lease is taken.
-    assert wanted(job.all_nodes) == ()
+    assert lease_requests(job.all_nodes) == ()
     seen = {0: DiscoveredNode(host="10.244.0.5"), 1: DiscoveredNode(host="10.244.0.6")}
     there = plans("mixed-ob1-allreduce", replace(SITE, discovered=seen), PODS)
     assert [node.host for node in there.nodes] == ["10.244.0.5", "10.244.0.6"]

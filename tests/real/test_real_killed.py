@@ -117,7 +117,7 @@ def until(done: Callable[[], object]) -> None:
 
 def guardian(session: Session) -> psutil.Process:
     children = psutil.Process(session.process.pid).children()
-    (found,) = (child for child in children if "watch.py" in " ".join(child.cmdline()))
+    (found,) = (child for child in children if "watchdog.py" in " ".join(child.cmdline()))
     return found
 
 

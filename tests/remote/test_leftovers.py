@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from pytest_hetgpu.cluster.cleanup.owner import Owner, myself
-from pytest_hetgpu.cluster.cleanup.sweep import program
+from pytest_hetgpu.cluster.cleanup.targets import program
 
 PROGRAM = Path(__file__).parents[2] / "pytest_hetgpu" / "remote" / "leftovers.py"
 

@@ -27,11 +27,11 @@ def line_rate(node: Node, seen: Environment) -> LineRate | None:
     """
     fabric = node.hardware.fabric
     kind = find("fabrics", fabric.kind, FabricKind)  # type: ignore[type-abstract]
-    said = [(fabric.gbps, "gbps of the matrix")] if fabric.gbps else []
+    by_matrix = [(fabric.gbps, "gbps of the matrix")] if fabric.gbps else []
     if kind.rdma:
-        found = [*_hcas(fabric, kind.link_layer, seen)] or said or [*_interface(fabric, seen)]
+        found = [*_hcas(fabric, kind.link_layer, seen)] or by_matrix or [*_interface(fabric, seen)]
     else:
-        found = [*_interface(fabric, seen)] or said
+        found = [*_interface(fabric, seen)] or by_matrix
     if not found:
         return None
     return LineRate(name_of(node), sum(gbps for gbps, _ in found), " and ".join(source for _, source in found))

@@ -16,7 +16,7 @@ from pytest_hetgpu.cluster.bandwidth.line_rates import line_rate
 from pytest_hetgpu.cluster.bandwidth.pairs import NodePair, name_of, pairs, rounds
 from pytest_hetgpu.cluster.bandwidth.upper_bound import by_pairs, by_rate
 from pytest_hetgpu.cluster.cluster import Cluster
-from pytest_hetgpu.cluster.leases.hold import held
+from pytest_hetgpu.cluster.leases.hold import lease_hosts
 from pytest_hetgpu.errors import HetgpuError, ProvisionError
 from pytest_hetgpu.extensions.runtimes.base import RemoteNode
 from pytest_hetgpu.model.bandwidth import LinkMeasurement, LinkReport
@@ -51,7 +51,7 @@ class LinkBandwidths:
         job = cluster.job
         placement = job.matrix, job.axes["placement"]
         if placement not in self._known:
-            with held(job, self.journal.waiting):
+            with lease_hosts(job, self.journal.waiting):
                 found = self._stored(placement) or self._measure(cluster)
             lost = any(member.lost() for member in _members(cluster).values())
             self._tries[placement] = self._tries.get(placement, 0) + 1
@@ -79,8 +79,8 @@ def measure(job: Job, members: Mapping[int, RemoteNode], seen: Mapping[int, Envi
     Members and facts are by node index.
     """
     began = time.monotonic()
-    said = [line_rate(node, seen.get(node.index, Environment())) for node in job.nodes]
-    known = tuple(one for one in said if one)
+    rates = [line_rate(node, seen.get(node.index, Environment())) for node in job.nodes]
+    known = tuple(one for one in rates if one)
     limit = by_rate(job, known)
     if limit:
         return LinkReport(limit, rated=known)

@@ -70,7 +70,7 @@ class ProbeResult:
 
 def deadline(seconds: float) -> float:
     """Return the seconds after which all processes of a pair have ended."""
-    # iperf3 counts whole seconds. If it fails, our own tool measures again.
+    # iperf3 counts whole seconds. If it fails, the built-in tool measures again.
     return START + 2 * 2 * len(STREAMS) * (max(seconds, 1.0) + 2.0)
 
 

@@ -32,7 +32,7 @@ def by_rate(job: Job, rated: Sequence[LineRate]) -> LinkBandwidth | None:
 def by_pairs(pairs: Sequence[LinkMeasurement]) -> LinkBandwidth:
     """Return the bandwidth of the slowest pair in its slower direction, with its best number of connections.
 
-    A ring of all nodes, and a message between two, are as fast as the slowest link on the way. If a pair was not
+    A ring of all nodes, and a message between two, are as fast as the slowest link on their path. If a pair was not
     measured, it may be the slowest, and there is no bound.
     """
     if not pairs:

@@ -1,1 +1,1 @@
-"""What outlives a run: whose everything is, what is kept account of, and who removes what a dead run left."""
+"""Cleanup of resources that outlive a run: their owners, the ledger of their locations, and the watchdog."""

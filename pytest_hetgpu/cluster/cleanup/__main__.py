@@ -1,7 +1,7 @@
-"""Works one ledger off: `python -m pytest_hetgpu.cluster.cleanup LEDGER`, which the guardian runs.
+"""Process one ledger: `python -m pytest_hetgpu.cluster.cleanup LEDGER`. The watchdog runs it.
 
-Exit status 0: nothing is left, and the ledger is gone. 1: something is, or could not be looked at; try again. 3: its
-owner lives, somebody else is at it, or it is no ledger.
+Exit status 0: nothing is left, and the ledger is removed. 1: something is left, or a location could not be inspected;
+try again. 3: the owner lives, another process works on the ledger, or the file is no ledger.
 """
 
 from __future__ import annotations
@@ -9,7 +9,11 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from pytest_hetgpu.cluster.cleanup.work import Result, work_off
+from pytest_hetgpu.cluster.cleanup.ledger_cleanup import CleanupStatus, process_ledger
 
 if __name__ == "__main__":
-    sys.exit({Result.DONE: 0, Result.LEFT: 1, Result.NOT_OURS: 3}[work_off(Path(sys.argv[1]), memory=True).result])
+    sys.exit(
+        {CleanupStatus.DONE: 0, CleanupStatus.LEFT: 1, CleanupStatus.NOT_OURS: 3}[
+            process_ledger(Path(sys.argv[1]), memory=True).status
+        ]
+    )

@@ -1,7 +1,7 @@
-"""The list of places where a process has started things: one file a process, which outlives it when it is killed.
+"""The list of locations at which a process has made resources: one file per process, which outlives a killed process.
 
-The first line says whose it is, each further one is a place, or that one needs no more looking at. Lines that were cut
-off are passed over: what they would have named was not started yet.
+The first line names the owner. Each further line opens a location, or closes one that needs no more cleanup. Truncated
+lines are skipped: their resources were not started yet.
 """
 
 from __future__ import annotations
@@ -32,38 +32,41 @@ class Ledger:
 
     path: Path
     owner: Owner
-    spots: tuple[Location, ...] = field(default=())
+    locations: tuple[Location, ...] = field(default=())
 
 
-def processes_spot() -> Location:
-    """Name this machine as it is before the first process of ours."""
+def processes_location() -> Location:
+    """Return the location of this machine, with its state before the first process of the run."""
     return Location("processes", environ=((_SEGMENTS, " ".join(sorted(Segments().before))),))
 
 
-def segments_before(spot: Location) -> Segments | None:
-    """Return the shared memory that was here before the processes of a spot; None if that is not known."""
-    before = dict(spot.environ).get(_SEGMENTS) if spot.kind == "processes" else None
+def segments_before(location: Location) -> Segments | None:
+    """Return the shared memory that was here before the processes of a location; None if that is not known."""
+    before = dict(location.environ).get(_SEGMENTS) if location.kind == "processes" else None
     return None if before is None else Segments(before.split())
 
 
 def head(owner: Owner) -> str:
-    """The first line."""
+    """Return the first line."""
     return json.dumps({"owner": owner.text}) + "\n"
 
 
-def opened(number: int, spot: Location) -> str:
-    """The line for a place, called by its number when it is closed."""
-    reach = {name: getattr(spot.reach, name) for name in ConnectionInfo.__dataclass_fields__}
-    return json.dumps({"at": number, "kind": spot.kind, "host": spot.host, **reach, "environ": spot.environ}) + "\n"
+def opened(number: int, location: Location) -> str:
+    """Return the line that opens a location. The number names it again when it is closed."""
+    reach = {name: getattr(location.reach, name) for name in ConnectionInfo.__dataclass_fields__}
+    return (
+        json.dumps({"at": number, "kind": location.kind, "host": location.host, **reach, "environ": location.environ})
+        + "\n"
+    )
 
 
 def closed(number: int) -> str:
-    """The line that says that nothing is at a place any more."""
+    """Return the line that closes a location: nothing is left there."""
     return json.dumps({"closed": number}) + "\n"
 
 
 def read(path: Path) -> Ledger | None:
-    """A ledger; None for a file that is none, or is not there any more."""
+    """Read a ledger; None for a file that is no ledger, or does not exist any more."""
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -72,13 +75,13 @@ def read(path: Path) -> Ledger | None:
     owner = parse(str(entries[0].get("owner"))) if entries else None
     if owner is None:
         return None
-    spots: dict[str, Location] = {}
+    locations: dict[str, Location] = {}
     for entry in entries[1:]:
         if "closed" in entry:
-            spots.pop(str(entry["closed"]), None)
+            locations.pop(str(entry["closed"]), None)
         elif entry.get("kind") and "at" in entry:
-            spots[str(entry.get("at"))] = _spot(entry)
-    return Ledger(path, owner, tuple(dict.fromkeys(spots.values())))
+            locations[str(entry.get("at"))] = _location(entry)
+    return Ledger(path, owner, tuple(dict.fromkeys(locations.values())))
 
 
 def _entry(line: str) -> dict[str, Any]:
@@ -89,21 +92,22 @@ def _entry(line: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _spot(entry: Mapping[str, Any]) -> Location:
+def _location(entry: Mapping[str, Any]) -> Location:
     reach = ConnectionInfo(*(entry.get(name) for name in ConnectionInfo.__dataclass_fields__))  # type: ignore[arg-type]
     environ = tuple((str(name), str(value)) for name, value in entry.get("environ") or ())
     return Location(str(entry["kind"]), str(entry.get("host") or ""), reach, environ)
 
 
 def ledgers(folder: Path) -> Iterable[Ledger]:
-    """All that a folder holds."""
+    """Read all ledgers of a folder."""
     return [ledger for path in sorted(folder.glob(f"*{ENDING}")) if (ledger := read(path))]
 
 
 def home() -> Path:
-    """The folder of this user's ledgers: $HETGPU_LEDGERS, else below XDG's folder for state, else for temporary files.
+    """Return the folder of this user's ledgers, made with mode 0700.
 
-    Made with mode 0700. UsageError where it is not ours alone to write to.
+    It is $HETGPU_LEDGERS, else below the XDG folder for state, else below the one for temporary files. Raise UsageError
+    if others can write to it.
     """
     chosen = os.environ.get(FOLDER_VARIABLE)
     if chosen:
@@ -118,7 +122,7 @@ def home() -> Path:
 
 
 def private(folder: Path) -> Path:
-    """`folder`, made with mode 0700 if need be. UsageError unless it is ours, and only ours to write to."""
+    """Return `folder`, made with mode 0700 if needed. Raise UsageError unless this user owns it and alone can write."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = folder.lstat()
     problem = None

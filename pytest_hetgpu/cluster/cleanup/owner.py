@@ -1,4 +1,4 @@
-"""Whose a thing is: one process of one boot of one machine, as a text that any label can hold."""
+"""The owner of resources: one process of one boot of one machine, as a text that any label can hold."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _NO_PID = (1 << 22) + 1  # more than any process has (PID_MAX_LIMIT, linux/threa
 _PART = re.compile(r"[A-Za-z0-9_.@+-]+")
 
 
-class Life(enum.Enum):
-    """What can be told of an owner from here."""
+class OwnerState(enum.Enum):
+    """The state of an owner, as far as this process can see it."""
 
     LIVE = "lives"
     DEAD = "is dead"
@@ -28,10 +28,9 @@ class Life(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The process that started things: its number alone may be another's by now, with all of this it is nobody else's.
+    """The process that started resources. Its pid may be reused by now; all of these fields together are unique.
 
-    `machine` is a digest of the machine's id and name, `start` the process's start in clock ticks since the boot,
-    `token` a random word of this process.
+    `machine` is a digest of the machine's id and name. `start` is in clock ticks since the boot, `token` is random.
     """
 
     run: str
@@ -47,17 +46,17 @@ class Owner:
 
     @property
     def text(self) -> str:
-        """All of it, of characters that no shell, sshd or engine takes for anything but text."""
+        """All fields as one text, of characters that no shell, sshd or engine interprets."""
         return "/".join((MARK, *(re.sub(r"[^A-Za-z0-9_.@+-]", "_", part) for part in astuple(self))))
 
     @property
     def who(self) -> str:
-        """In words: `ada@node7, process 4711`."""
+        """A description for people: `ada@node7, process 4711`."""
         return f"{self.user}@{self.host}, process {self.pid}"
 
 
 def parse(text: str) -> Owner | None:
-    """The owner that a text names; None for what is no such text."""
+    """Parse the text of an owner; None for any other text."""
     mark, *parts = text.split("/")
     if mark != MARK or len(parts) != len(fields(Owner)) or not all(_PART.fullmatch(part) for part in parts):
         return None
@@ -66,7 +65,7 @@ def parse(text: str) -> Owner | None:
 
 
 def myself(run: str) -> Owner:
-    """Ourselves, as the owner of what it starts for a run."""
+    """Return this process as the owner of the resources that it makes for a run."""
     try:
         user = getpass.getuser()
     except (OSError, KeyError):  # a uid without a name
@@ -74,55 +73,55 @@ def myself(run: str) -> Owner:
     host, pid = os.uname().nodename or "-", os.getpid()
     where = (_machine(), _boot(), _namespace(), str(pid), started(pid) or "-")
     found = Owner(run or "-", user, host, str(os.geteuid()), *where, secrets.token_hex(8))
-    again = parse(found.text)  # what its text says of it, so that both are equal
-    assert again is not None
-    return again
+    parsed = parse(found.text)  # as parsed from its text, so that both are equal
+    assert parsed is not None
+    return parsed
 
 
 @cache
-def _me() -> Owner:
+def _this_process() -> Owner:
     return myself("-")
 
 
-def nobody(host: str) -> Owner:
-    """Return the owner, dead, of what no process uses any more: this user, at a host of that name ("": this one)."""
-    me = _me()
+def dead_owner(host: str) -> Owner:
+    """Return the dead owner of unused shared memory: this user, at a host of that name ("": this one)."""
+    me = _this_process()
     return replace(me, host=host or me.host, pid=str(_NO_PID), start="-")
 
 
-def life(owner: Owner) -> Life:
-    """Whether the owner still runs. UNKNOWN on another machine, or in a container whose processes we do not see."""
+def state_of(owner: Owner) -> OwnerState:
+    """Return whether the owner still runs. UNKNOWN on another machine, or in a container with hidden processes."""
     if owner.machine != _machine():
-        return Life.UNKNOWN
+        return OwnerState.UNKNOWN
     if owner.boot != _boot():
-        # Containers made of one image have one machine id wherever they run.
+        # Containers of one image have the same machine id on every machine.
         plain = owner.namespace == _INITIAL == _namespace() and _boot() != "-" != owner.boot
-        return Life.DEAD if plain else Life.UNKNOWN
+        return OwnerState.DEAD if plain else OwnerState.UNKNOWN
     if owner.namespace != _namespace():
-        return Life.UNKNOWN
+        return OwnerState.UNKNOWN
     others = False
     try:
         os.kill(int(owner.pid), 0)
     except ProcessLookupError:
-        return Life.DEAD
+        return OwnerState.DEAD
     except (OSError, OverflowError) as error:
         others = isinstance(error, PermissionError)
     fields = _stat(int(owner.pid))
     if not fields:
-        # With hidepid there is nothing in /proc of what is another user's.
-        return Life.UNKNOWN if others or Path("/proc", owner.pid).exists() else Life.DEAD
-    ended = fields[0] in "ZX"  # though nobody has waited for it
-    return Life.LIVE if not ended and owner.start in (fields[19], "-") else Life.DEAD
+        # With hidepid, /proc does not list processes of other users.
+        return OwnerState.UNKNOWN if others or Path("/proc", owner.pid).exists() else OwnerState.DEAD
+    ended = fields[0] in "ZX"  # though its parent has not waited for it
+    return OwnerState.LIVE if not ended and owner.start in (fields[19], "-") else OwnerState.DEAD
 
 
 def started(pid: int) -> str | None:
-    """When a process started, in clock ticks since the boot; None where that cannot be told, or it has ended."""
+    """Return the start of a process in clock ticks since the boot; None if it is unknown or has ended."""
     fields = _stat(pid)
     return fields[19] if fields and fields[0] not in "ZX" else None
 
 
 def _stat(pid: int) -> list[str]:
-    """What follows the name in /proc/PID/stat: the state first, at 19 the start. Empty where that cannot be read."""
+    """Return the fields after the name in /proc/PID/stat: first the state, at 19 the start. Empty if unreadable."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:
@@ -132,7 +131,7 @@ def _stat(pid: int) -> list[str]:
 
 @cache
 def _machine() -> str:
-    """systemd asks that a machine's id itself is told to nobody."""
+    """Return a digest of the machine id. systemd requires that the id itself stays confidential."""
     ident = _read("/etc/machine-id") or _read("/var/lib/dbus/machine-id")
     return hashlib.sha256(f"hetgpu {ident} {os.uname().nodename}".encode()).hexdigest()[:16]
 

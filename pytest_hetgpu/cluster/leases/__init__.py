@@ -1,1 +1,1 @@
-"""Who holds a host: one job a host at a time, whoever starts it and from wherever."""
+"""Leases of hosts: one job per host at a time, across all users and machines."""

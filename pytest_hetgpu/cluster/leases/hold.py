@@ -1,4 +1,4 @@
-"""Holding hosts: all of a job's at once, in an order that is the same for everybody, so that nobody waits for ever."""
+"""Lease all hosts of a job, in an order that is the same for every process. So no two processes wait for each other."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from pytest_hetgpu.cluster.cleanup.owner import parse
-from pytest_hetgpu.cluster.leases.claims import Claim, Refused, common_folder
-from pytest_hetgpu.cluster.leases.keeper import Keeper, keepers
+from pytest_hetgpu.cluster.leases.host_lock import HostLock, LockFileError, common_folder
+from pytest_hetgpu.cluster.leases.remote_lock import RemoteLock, remote_locks
 from pytest_hetgpu.errors import NotHere, UsageError
 from pytest_hetgpu.extensions.runtimes.lookup import runtime_of
 from pytest_hetgpu.extensions.runtimes.process.ledger import tracker
@@ -27,27 +27,29 @@ from pytest_hetgpu.model.job import Job, Node
 
 FOLDER_VARIABLE = "HETGPU_LEASES"
 TIMEOUT_VARIABLE = "HETGPU_LEASE_TIMEOUT"
-USUAL_TIMEOUT = 3600.0
+DEFAULT_TIMEOUT = 3600.0
 NOTICE = 2.0
-"""Seconds of waiting after which somebody is told of it."""
+"""Seconds of waiting after which the wait is reported."""
 
-Waits = Callable[[str], None]
-"""Is told what is waited for, and who holds it; "" once that is over."""
+ReportWait = Callable[[str], None]
+"""A function that reports a wait: called with the host and its holder, and with "" at the end of the wait."""
 
 _ADVICE = f"remove it, or set {FOLDER_VARIABLE} to a folder that only you can write to"
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
-    """What is held: its words, in the order taken. `here` are hosts held for this machine's runs alone, and why."""
+class HeldLeases:
+    """The held leases, in the order in which they were acquired."""
 
+    #: Names of the hosts for people.
     words: tuple[str, ...]
+    #: Hosts that are held only against runs of this machine, with the reason.
     here: Mapping[str, str]
     _leases: tuple[_Lease, ...]
 
     @property
     def lost(self) -> tuple[str, ...]:
-        """Of what somebody else may have by now: the way to a host that holds a lease for us broke."""
+        """The hosts whose lease may be another run's by now: the connection to their lock broke."""
         return tuple(words for words, lease in zip(self.words, self._leases, strict=True) if lease.lost)
 
 
@@ -62,11 +64,11 @@ class _Lease(Protocol):
     def holder(self) -> Mapping[str, Any]: ...
 
 
-def wanted(nodes: Iterable[Node]) -> tuple[LeaseRequest, ...]:
-    """The leases that nodes need. A machine has one name, its own, however it is reached: the lock lies on itself.
+def lease_requests(nodes: Iterable[Node]) -> tuple[LeaseRequest, ...]:
+    """Return the leases that nodes need. The lock of a machine is on that machine, however it is reached.
 
-    An engine over TLS gives no way to a lock of its host; there only who starts jobs here is kept out. Nodes that a
-    scheduler gives need none: it lends them to nobody else.
+    An engine over TLS cannot lock its host: the lease then excludes only runs of this machine. Nodes of a scheduler
+    need no lease, as it gives them to one job at a time.
     """
     found = (runtime_of(node.hardware.runtime).lease(node) for node in nodes)
     return tuple(dict.fromkeys(one for one in found if one))
@@ -74,61 +76,68 @@ def wanted(nodes: Iterable[Node]) -> tuple[LeaseRequest, ...]:
 
 @contextmanager
 def hold(
-    leases: Iterable[LeaseRequest], *, cell: str = "", timeout: float | None = None, waits: Waits | None = None
-) -> Iterator[Holding]:
-    """Holds all of `leases` for a cell, and yields what is held. `waits` is told where that takes its time.
+    leases: Iterable[LeaseRequest],
+    *,
+    cell: str = "",
+    timeout: float | None = None,
+    report_wait: ReportWait | None = None,
+) -> Iterator[HeldLeases]:
+    """Hold all of `leases` for a cell, and yield them. `report_wait` is called if that takes long.
 
-    Waits at most `timeout` seconds for all of them together ($HETGPU_LEASE_TIMEOUT, else an hour), then raises NotHere,
-    which names the holder; NotHere also where a lock file is not what it should be. Leases of this machine lie in
-    $HETGPU_LEASES, else where all its users share them; UsageError if others could tamper with that folder.
-    ProvisionError where a host is lost while it is waited for. Not to be nested: whoever holds a host and asks for it
-    again waits for itself.
+    The wait for all of them takes at most `timeout` seconds (default: $HETGPU_LEASE_TIMEOUT, else an hour). Lock files
+    of this machine are in $HETGPU_LEASES, else in a folder that all its users share. Calls must not be nested: a
+    process that holds a host and requests it again waits for itself.
+
+    Raise NotHere after a too long wait (it names the holder), or for an unusable lock file. Raise ProvisionError if a
+    host is lost during the wait, and UsageError if other users could tamper with the folder.
     """
-    limit = patience(os.environ) if timeout is None else timeout
-    with ExitStack() as held:
-        ordered = _in_order(tuple(leases), _who(cell), held)
-        deadline = time.monotonic() + limit  # reaching the hosts is not waiting for them
+    limit = wait_limit(os.environ) if timeout is None else timeout
+    with ExitStack() as stack:
+        ordered = _ordered_locks(tuple(leases), _holder_fields(cell), stack)
+        deadline = time.monotonic() + limit  # connecting to the hosts is no part of the wait
         for lease, one, _ in ordered:
-            _take(lease, one, deadline, waits)
+            _wait_for(lease, one, deadline, report_wait)
         here = {one.words: why for _, one, why in ordered if why}
-        yield Holding(tuple(one.words for _, one, _ in ordered), here, tuple(lease for lease, _, _ in ordered))
+        yield HeldLeases(tuple(one.words for _, one, _ in ordered), here, tuple(lease for lease, _, _ in ordered))
 
 
-def _take(lease: _Lease, one: LeaseRequest, deadline: float, waits: Waits | None) -> None:
-    """Waits for one lease; NotHere names its holder where that takes too long."""
+def _wait_for(lease: _Lease, one: LeaseRequest, deadline: float, report_wait: ReportWait | None) -> None:
+    """Wait for one lease. Raise NotHere with its holder if that takes too long."""
     started = time.monotonic()
     if lease.granted(min(NOTICE, deadline - started)):
         return
-    if time.monotonic() < deadline and _granted_late(lease, one, deadline, waits):
+    if time.monotonic() < deadline and _granted_after_report(lease, one, deadline, report_wait):
         return
     waited = time.monotonic() - started
-    raise NotHere(f"host {one.words!r} is busy: {told(lease.holder())} (waited {waited:.1f} s)")
+    raise NotHere(f"host {one.words!r} is busy: {describe_holder(lease.holder())} (waited {waited:.1f} s)")
 
 
-def _granted_late(lease: _Lease, one: LeaseRequest, deadline: float, waits: Waits | None) -> bool:
-    """Whether a wait that is told of ends well; that it is over is told however it ends."""
-    if not waits:
+def _granted_after_report(lease: _Lease, one: LeaseRequest, deadline: float, report_wait: ReportWait | None) -> bool:
+    """Return whether a reported wait succeeds; report its end in any case."""
+    if not report_wait:
         return lease.granted(deadline - time.monotonic())
-    waits(f"waits for host {one.words}: {told(lease.holder())}")
+    report_wait(f"waits for host {one.words}: {describe_holder(lease.holder())}")
     try:
         return lease.granted(deadline - time.monotonic())
     finally:
-        waits("")
+        report_wait("")
 
 
-def held(job: Job, waits: Callable[[Job, str], None] | None = None) -> AbstractContextManager[Holding]:
-    """`hold` of all that a job's nodes are on."""
-    return hold(wanted(job.all_nodes), cell=job.label, waits=partial(waits, job) if waits else None)
+def lease_hosts(job: Job, report_wait: Callable[[Job, str], None] | None = None) -> AbstractContextManager[HeldLeases]:
+    """Return `hold` for all hosts of a job."""
+    return hold(
+        lease_requests(job.all_nodes), cell=job.label, report_wait=partial(report_wait, job) if report_wait else None
+    )
 
 
-def shut() -> None:
-    """Lets go of the ways to other hosts."""
-    keepers.close()
+def close_connections() -> None:
+    """Close the connections to locks on other hosts."""
+    remote_locks.close()
 
 
-def patience(environ: Mapping[str, str]) -> float:
-    """Seconds that a cell waits for its hosts. UsageError for what is no number of seconds."""
-    text = environ.get(TIMEOUT_VARIABLE) or str(USUAL_TIMEOUT)
+def wait_limit(environ: Mapping[str, str]) -> float:
+    """Return the seconds that a cell waits for its hosts. Raise UsageError if the setting is no such number."""
+    text = environ.get(TIMEOUT_VARIABLE) or str(DEFAULT_TIMEOUT)
     try:
         seconds = float(text)
     except ValueError:
@@ -139,18 +148,18 @@ def patience(environ: Mapping[str, str]) -> float:
     return seconds
 
 
-def ready(environ: Mapping[str, str]) -> None:
-    """UsageError where leases cannot be taken as the user wants it: with that patience, in that folder."""
-    patience(environ)
+def check_settings(environ: Mapping[str, str]) -> None:
+    """Check the timeout and the folder for leases that the user has set. Raise UsageError."""
+    wait_limit(environ)
     if environ.get(FOLDER_VARIABLE):
         _folder()
 
 
-def told(who: Mapping[str, Any]) -> str:
-    """Who holds a lease, in words: `ada@node7 holds it for cell x of run y since 12:00:07, process 4711`."""
+def describe_holder(who: Mapping[str, Any]) -> str:
+    """Describe the holder of a lease: `ada@node7 holds it for cell x of run y since 12:00:07, process 4711`."""
 
     def text(key: str) -> str:
-        """Another user may have written it."""
+        """Return a field in printable form: another user may have written it."""
         value = who.get(key)
         plain = str(value) if isinstance(value, str | int) else ""
         return "".join(letter for letter in plain if letter.isprintable())[:100]
@@ -174,7 +183,7 @@ def _user() -> str:
         return f"user {os.geteuid()}"
 
 
-def _who(cell: str) -> dict[str, Any]:
+def _holder_fields(cell: str) -> dict[str, Any]:
     owner = parse(tracker().label)
     return {
         "user": _user(),
@@ -186,74 +195,76 @@ def _who(cell: str) -> dict[str, Any]:
     }
 
 
-def _in_order(
-    wanted: tuple[LeaseRequest, ...], who: dict[str, Any], held: ExitStack
+def _ordered_locks(
+    requests: tuple[LeaseRequest, ...], who: dict[str, Any], stack: ExitStack
 ) -> list[tuple[_Lease, LeaseRequest, str]]:
-    """Each lock once, in the order of their identities, which is the same whoever asks and from wherever.
+    """Return each lock once, ordered by identity. The order is the same for every process on every machine.
 
-    With each comes why it lies here, and not on the machine that it is of, if so.
+    With each, return the reason if its lock is on this machine and not on its own.
     """
-    asked = [(one.name, one.reach) for one in wanted if one.reach is not None]
-    kept = keepers.of(asked) if asked else {}
+    addresses = [(one.name, one.reach) for one in requests if one.reach is not None]
+    remote = remote_locks.of(addresses) if addresses else {}
     leases: dict[str, tuple[_Lease, LeaseRequest, str]] = {}
-    # What lies here is taken here, though it may be reached from afar, too.
-    for one in sorted(wanted, key=lambda one: (one.reach is not None, one.name)):
-        keeper = kept[one.name, one.reach] if one.reach is not None else one.alone
-        lease, why = (_Afar(keeper, who), "") if isinstance(keeper, Keeper) else (_here(one, who), keeper)
+    # A lock of this machine is taken directly, even if a remote address leads to it, too.
+    for one in sorted(requests, key=lambda one: (one.reach is not None, one.name)):
+        lock = remote[one.name, one.reach] if one.reach is not None else one.alone
+        lease, why = (_RemoteLease(lock, who), "") if isinstance(lock, RemoteLock) else (_local_lock(one, who), lock)
         if lease.identity not in leases:
             leases[lease.identity] = (lease, one, why)
-            held.callback(lease.release)
-        elif isinstance(lease, Claim):
+            stack.callback(lease.release)
+        elif isinstance(lease, HostLock):
             lease.release()
     return [leases[identity] for identity in sorted(leases)]
 
 
-def _here(one: LeaseRequest, who: dict[str, Any]) -> Claim:
-    """Of this machine, or of a name here where a host has no lock of its own."""
+def _local_lock(one: LeaseRequest, who: dict[str, Any]) -> HostLock:
+    """Return the lock of this machine, or one here for a host that has no own lock."""
     try:
-        return Claim(str(_folder()), one.name if one.reach is None else f"host {one.name}", who)
-    except Refused as error:
+        return HostLock(str(_folder()), one.name if one.reach is None else f"host {one.name}", who)
+    except LockFileError as error:
         advice = f"have it removed, or set {FOLDER_VARIABLE} to a folder that only you can write to"
         raise NotHere(f"host {one.words!r} cannot be held: {error}; {advice}") from error
 
 
-class _Afar:
-    """A claim that a keeper holds."""
+class _RemoteLease:
+    """A lease of a lock on another host."""
 
-    def __init__(self, keeper: Keeper, who: dict[str, Any]) -> None:
-        self.identity = keeper.identity
-        self._keeper = keeper
+    def __init__(self, lock: RemoteLock, who: dict[str, Any]) -> None:
+        self.identity = lock.identity
+        self._lock = lock
         self._who = who
-        self._asked = False
+        self._requested = False
 
     @property
     def lost(self) -> bool:
-        return self._keeper.lost
+        return self._lock.lost
 
     def granted(self, seconds: float | None) -> bool:
-        if not self._asked:
-            self._asked = True
-            self._keeper.ask(self._who)
-        return self._keeper.granted(seconds)
+        if not self._requested:
+            self._requested = True
+            self._lock.ask(self._who)
+        return self._lock.granted(seconds)
 
     def release(self) -> None:
-        if self._asked:
-            self._keeper.free()
+        if self._requested:
+            self._lock.free()
 
     def holder(self) -> Mapping[str, Any]:
-        return self._keeper.holder()
+        return self._lock.holder()
 
 
 def _folder() -> Path:
     chosen = os.environ.get(FOLDER_VARIABLE)
     if chosen:
-        return _safe(Path(chosen))
+        return _private(Path(chosen))
     common = common_folder()
-    return Path(common) if common else _safe(_safe(Path(tempfile.gettempdir(), f"hetgpu-{os.geteuid()}")) / "leases")
+    return (
+        Path(common) if common else _private(_private(Path(tempfile.gettempdir(), f"hetgpu-{os.geteuid()}")) / "leases")
+    )
 
 
-def _safe(folder: Path) -> Path:
-    """`folder`, made with mode 0700 if need be. UsageError unless nobody else can remove our files in it."""
+def _private(folder: Path) -> Path:
+    """Return `folder`, made with mode 0700 if needed. Raise UsageError if other users can remove files in it."""
     try:
         with suppress(FileExistsError):
             folder.mkdir(mode=0o700)

@@ -105,7 +105,7 @@ def _large_bar(cell: CheckedJob, member: CheckedNode) -> Iterator[PreflightWarni
     lacking = [name for name in THRESHOLDS if member.setting(name) != "0"]
     if lacking:
         why = f"no Large BAR ({fact.why}): UCX copies small messages with the CPU, which cannot reach device memory"
-        # Only access to device memory crashes, and that needs UCX's ROCm transports.
+        # Only access to device memory crashes, and that needs the ROCm transports of UCX.
         asked = any(word in _ROCM_TLS for word in member.words("UCX_TLS"))
         remedy = f"set {' '.join(f'{name}=0' for name in lacking)} (https://github.com/openucx/ucc/issues/1043)"
         yield PreflightWarning(Kind.CRASH, member.name, why, remedy, certain=asked)

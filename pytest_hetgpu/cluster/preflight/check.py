@@ -25,10 +25,10 @@ def deciding_warning(concerns: tuple[PreflightWarning, ...]) -> PreflightWarning
 
 def machine_warnings(environment: Environment, name: str = "this machine") -> tuple[PreflightWarning, ...]:
     """Return warnings about a machine, independent of a job, for `hetgpu doctor`."""
-    return tuple(_standing(environment, name))
+    return tuple(_machine_warnings(environment, name))
 
 
-def _standing(environment: Environment, name: str) -> Iterator[PreflightWarning]:
+def _machine_warnings(environment: Environment, name: str) -> Iterator[PreflightWarning]:
     bar = environment.fact("large_bar.rocm")
     if bar.text == "no":
         thresholds = " ".join(f"{one}=0" for one in accelerators.THRESHOLDS)

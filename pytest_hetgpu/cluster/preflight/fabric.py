@@ -15,7 +15,7 @@ from pytest_hetgpu.model.verdict import Kind
 _RDMA_KINDS = ("roce", "infiniband")
 # Groups and transports of UCX that need an RDMA device ("Which transports does UCX use?").
 _RDMA_TLS = ("ib", "rc", "rc_*", "dc", "dc_*", "ud", "ud_*")
-# Queues and registered buffers of one UCX worker or NCCL channel take tens of MB; 64 KiB is Linux's old default.
+# Queues and registered buffers of one UCX worker or NCCL channel take tens of MB; 64 KiB is the old default of Linux.
 ENOUGH_MEMLOCK = 64 * 1024**2
 HOPELESS_MEMLOCK = 64 * 1024
 
@@ -128,9 +128,9 @@ def _slingshot(cell: CheckedJob, member: CheckedNode) -> Iterator[PreflightWarni
 
 
 def _bridge(cell: CheckedJob, member: CheckedNode) -> Iterator[PreflightWarning]:
-    """Yield a warning if Open MPI's TCP may take a bridge.
+    """Yield a warning if TCP of Open MPI may use a bridge.
 
-    It takes every interface. A bridge may have the same address on every host, and the job then hangs.
+    It uses every interface. A bridge may have the same address on every host, and the job then hangs.
     """
     if not cell.uses("ob1") or "tcp" not in cell.components("ob1") or not cell.spread:
         return

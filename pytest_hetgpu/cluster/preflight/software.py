@@ -57,7 +57,7 @@ def _components(cell: CheckedJob, member: CheckedNode) -> Iterator[PreflightWarn
         "ofi": (("pml", "cm"), ("mtl", "ofi")),
         "ucc": (("coll", "ucc"),),
     }
-    # The library of another project's program carries its data, independent of this MPI's build.
+    # An external program carries data by its own library, independent of the build of this MPI.
     beside = cell.job.demand.external is not None and bool(cell.job.demand.external.layer)
     if stack.vendor != "Open MPI" or beside:
         return

@@ -18,7 +18,7 @@ from pytest_hetgpu.cluster.cleanup.ledger import (
     read,
 )
 from pytest_hetgpu.cluster.cleanup.owner import myself
-from pytest_hetgpu.cluster.cleanup.sweep import place_of
+from pytest_hetgpu.cluster.cleanup.targets import target_of
 from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.extensions.runtimes._docker.address import engine_spot
 from pytest_hetgpu.extensions.runtimes._kubernetes.leftovers import namespace_spot
@@ -40,7 +40,7 @@ def test_places_are_read_back_but_those_that_are_closed(tmp_path: Path) -> None:
     path = written(tmp_path, head(ME) + opened(1, HERE) + opened(2, THERE) + opened(3, HERE) + closed(1) + closed(3))
     found = read(path)
     assert found is not None
-    assert (found.owner, found.spots) == (ME, (THERE,))
+    assert (found.owner, found.locations) == (ME, (THERE,))
     assert list(ledgers(tmp_path)) == [found]
 
 
@@ -49,10 +49,10 @@ def test_a_last_line_that_was_cut_off_costs_no_other(tmp_path: Path) -> None:
     for cut in range(len(head(ME)), len(text)):
         found = read(written(tmp_path, text[:cut]))
         assert found is not None
-        assert found.spots in ((), (HERE,), (HERE, THERE))
+        assert found.locations in ((), (HERE,), (HERE, THERE))
     whole = read(written(tmp_path, text))
     assert whole is not None
-    assert whole.spots == (HERE, THERE)
+    assert whole.locations == (HERE, THERE)
 
 
 @pytest.mark.parametrize("text", ["", "\n", "{}", "[1]", '{"owner": 1}', '{"owner": "me"}\n', "\0\xff" * 100])
@@ -75,8 +75,8 @@ def test_a_namespace_is_found_again_whatever_the_current_context_becomes(tmp_pat
     spot = namespace_spot("rcp", "gpu", "/home/ada/.kube/rcp", ("jobs.batch", "pods"))
     found = read(written(tmp_path, head(ME) + opened(1, spot)))
     assert found is not None
-    assert found.spots == (spot,)
-    place = place_of(spot)
+    assert found.locations == (spot,)
+    place = target_of(spot)
     assert place.words == "namespace gpu of Kubernetes at rcp (/home/ada/.kube/rcp)"
 
 

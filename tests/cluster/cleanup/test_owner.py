@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_hetgpu.cluster.cleanup.owner import Life, Owner, life, myself, parse, started
+from pytest_hetgpu.cluster.cleanup.owner import Owner, OwnerState, myself, parse, started, state_of
 
 ME = myself("20260101-run")
 
@@ -40,38 +40,38 @@ def test_a_label_that_somebody_forged_is_no_owner(hostile: str) -> None:
 
 
 def test_we_live() -> None:
-    assert life(ME) is Life.LIVE
+    assert state_of(ME) is OwnerState.LIVE
 
 
 def test_a_process_that_ended_is_dead_and_so_is_one_that_nobody_has_waited_for() -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
         theirs = replace(ME, pid=str(other.pid), start=started(other.pid) or "")
-        assert life(theirs) is Life.LIVE
+        assert state_of(theirs) is OwnerState.LIVE
         other.kill()
         os.waitid(os.P_PID, other.pid, os.WEXITED | os.WNOWAIT)
-        assert life(theirs) is Life.DEAD
-    assert life(theirs) is Life.DEAD
+        assert state_of(theirs) is OwnerState.DEAD
+    assert state_of(theirs) is OwnerState.DEAD
 
 
 def test_a_number_that_is_another_process_now_is_not_taken_for_its_owner() -> None:
-    assert life(replace(ME, start=str(int(ME.start) - 1))) is Life.DEAD
+    assert state_of(replace(ME, start=str(int(ME.start) - 1))) is OwnerState.DEAD
 
 
 def test_of_another_machine_or_another_namespace_nothing_is_known() -> None:
-    assert life(replace(ME, machine="0" * 16)) is Life.UNKNOWN
-    assert life(replace(ME, namespace="1")) is Life.UNKNOWN
+    assert state_of(replace(ME, machine="0" * 16)) is OwnerState.UNKNOWN
+    assert state_of(replace(ME, namespace="1")) is OwnerState.UNKNOWN
 
 
 def test_an_earlier_boot_is_over_but_only_where_the_machine_is_surely_this_one() -> None:
     earlier = replace(ME, boot="00000000-0000-0000-0000-000000000000", namespace="4026531836")
     outside = str(Path("/proc/self/ns/pid").readlink()) == "pid:[4026531836]"
-    assert life(earlier) is (Life.DEAD if outside else Life.UNKNOWN)
-    assert life(replace(earlier, namespace="4026532000")) is Life.UNKNOWN
+    assert state_of(earlier) is (OwnerState.DEAD if outside else OwnerState.UNKNOWN)
+    assert state_of(replace(earlier, namespace="4026532000")) is OwnerState.UNKNOWN
 
 
 def test_another_users_process_is_seen_to_live() -> None:
     init = Owner(**{**{name: getattr(ME, name) for name in Owner.__slots__}, "pid": "1", "start": started(1) or "-"})
-    assert life(init) is Life.LIVE
+    assert state_of(init) is OwnerState.LIVE
 
 
 def test_another_users_process_that_proc_does_not_show_may_live(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,4 +81,4 @@ def test_another_users_process_that_proc_does_not_show_may_live(monkeypatch: pyt
         raise PermissionError
 
     monkeypatch.setattr("os.kill", refused)
-    assert life(replace(ME, pid=str(2**22 + 1))) is Life.UNKNOWN
+    assert state_of(replace(ME, pid=str(2**22 + 1))) is OwnerState.UNKNOWN

@@ -8,26 +8,26 @@ from __future__ import annotations
 import sys
 import time
 
-from pytest_hetgpu.cluster.leases.claims import Line
 from pytest_hetgpu.cluster.leases.hold import hold
+from pytest_hetgpu.cluster.leases.host_lock import WaitQueue
 from pytest_hetgpu.extensions.runtimes.traits.policy import LeaseRequest
 
 times, seconds = int(sys.argv[1]), float(sys.argv[2])
 leases = [LeaseRequest(name, name) for name in sys.argv[3:]]
 print("ready", flush=True)
 sys.stdin.readline()
-join = Line.join
+join = WaitQueue.join
 joined: list[float] = []
 
 
-def noted(line: Line) -> bool:
+def noted(line: WaitQueue) -> bool:
     """Joins, and notes when."""
     done = join(line)
     joined.append(time.monotonic())
     return done
 
 
-Line.join = noted  # type: ignore[assignment]
+WaitQueue.join = noted  # type: ignore[assignment]
 for _ in range(times):
     joined.clear()
     with hold(leases):

@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 
 import pytest_hetgpu
-from pytest_hetgpu.cluster.leases import claims
-from pytest_hetgpu.cluster.leases.hold import FOLDER_VARIABLE, Holding, patience, told
+from pytest_hetgpu.cluster.leases import host_lock
+from pytest_hetgpu.cluster.leases.hold import FOLDER_VARIABLE, HeldLeases, describe_holder, wait_limit
 from pytest_hetgpu.cluster.leases.hold import hold as hold_all
 from pytest_hetgpu.errors import NotHere, UsageError
 from pytest_hetgpu.extensions.runtimes.traits.policy import LeaseRequest
@@ -43,7 +43,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "leases"
 
 
-def hold(names: Iterable[str], timeout: float | None = None) -> AbstractContextManager[Holding]:
+def hold(names: Iterable[str], timeout: float | None = None) -> AbstractContextManager[HeldLeases]:
     return hold_all([LeaseRequest(name, name) for name in names], timeout=timeout)
 
 
@@ -98,14 +98,14 @@ def test_a_host_in_use_is_not_here_and_its_holder_is_named(holders: list[Holder]
 def test_a_wait_that_fails_is_told_to_be_over(holders: list[Holder], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pytest_hetgpu.cluster.leases.hold.NOTICE", 0.01)
     holders[0].take("gpu1")
-    told: list[str] = []
+    reports: list[str] = []
     with pytest.raises(NotHere, match="busy"):
-        hold_all([LeaseRequest("gpu1", "gpu1")], timeout=0.5, waits=told.append).__enter__()
-    assert told[0].startswith("waits for host gpu1: ")
-    assert told[1:] == [""]
+        hold_all([LeaseRequest("gpu1", "gpu1")], timeout=0.5, report_wait=reports.append).__enter__()
+    assert reports[0].startswith("waits for host gpu1: ")
+    assert reports[1:] == [""]
     with pytest.raises(NotHere, match="busy"):
-        hold_all([LeaseRequest("gpu1", "gpu1")], timeout=0, waits=told.append).__enter__()
-    assert len(told) == 2
+        hold_all([LeaseRequest("gpu1", "gpu1")], timeout=0, report_wait=reports.append).__enter__()
+    assert len(reports) == 2
 
 
 def test_other_hosts_are_free_meanwhile(holders: list[Holder]) -> None:
@@ -266,14 +266,14 @@ def test_who_holds_a_host_is_told_without_what_writes_over_the_terminal() -> Non
         "run": "r",
         "since": "12:00",
     }
-    assert told(who) == "ada@node7 holds it for cell c[1m of run r since 12:00, process 4711"
-    assert told({}) == "another process holds it"
+    assert describe_holder(who) == "ada@node7 holds it for cell c[1m of run r since 12:00, process 4711"
+    assert describe_holder({}) == "another process holds it"
 
 
 @pytest.mark.parametrize("text", ["soon", "-1", "nan", "inf", "1e18"])
 def test_patience_that_is_no_number_of_seconds_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="HETGPU_LEASE_TIMEOUT"):
-        patience({"HETGPU_LEASE_TIMEOUT": text})
+        wait_limit({"HETGPU_LEASE_TIMEOUT": text})
 
 
 def refused(says: str) -> None:
@@ -325,6 +325,6 @@ def test_a_lock_file_that_is_a_link_is_refused(folder: Path, tmp_path: Path) -> 
 
 
 def test_what_is_sent_to_other_hosts_runs_on_the_oldest_python_that_a_node_may_have() -> None:
-    text = Path(claims.__file__).read_text(encoding="utf-8")
+    text = Path(host_lock.__file__).read_text(encoding="utf-8")
     ast.parse(text, feature_version=(3, 6))
     assert "pytest_hetgpu" not in text

@@ -17,8 +17,8 @@ import psutil
 import pytest
 
 import pytest_hetgpu
-from pytest_hetgpu.cluster.leases.claims import HOST, Claim, common_folder
-from pytest_hetgpu.cluster.leases.hold import FOLDER_VARIABLE, hold, shut, wanted
+from pytest_hetgpu.cluster.leases.hold import FOLDER_VARIABLE, close_connections, hold, lease_requests
+from pytest_hetgpu.cluster.leases.host_lock import HOST, HostLock, common_folder
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.extensions.runtimes.traits.policy import LeaseRequest
 from pytest_hetgpu.model.job import ConnectionInfo, Hardware, Node
@@ -106,7 +106,7 @@ def test_another_users_holder_that_is_killed_frees_the_host(name: str, start: St
 
 
 def test_a_hostile_users_lock_is_named_when_patience_is_over(name: str, start: Start, another: str) -> None:
-    hostile = start(Claim(common_folder(), name, {}).path + ".lock", user=another)
+    hostile = start(HostLock(common_folder(), name, {}).path + ".lock", user=another)
     assert said(hostile) == "held\n"
     with pytest.raises(NotHere, match=f"busy: nobody holds it, process {hostile.pid} "):
         hold([LeaseRequest(name, "gpu1")], timeout=0.2).__enter__()
@@ -116,7 +116,7 @@ def test_a_hostile_users_lock_is_named_when_patience_is_over(name: str, start: S
 def afar(loopback: Loopback) -> Iterator[LeaseRequest]:
     """The machine we are on, reached by ssh."""
     yield LeaseRequest("127.0.0.1", "there", loopback.reach)
-    shut()
+    close_connections()
 
 
 def arguments(afar: LeaseRequest) -> tuple[str, ...]:
@@ -158,18 +158,18 @@ def test_whoever_waits_by_ssh_can_say_so_meanwhile_and_still_gets_the_machine(
     monkeypatch.setattr("pytest_hetgpu.cluster.leases.hold.NOTICE", 0.1)
     theirs = start(HOST)
     assert said(theirs) == "held\n"
-    told: list[str] = []
+    reports: list[str] = []
 
     def waits(why: str) -> None:
-        told.append(why)
+        reports.append(why)
         if why:
             freed(theirs)
 
-    with hold([afar], timeout=PATIENCE, waits=waits) as held:
+    with hold([afar], timeout=PATIENCE, report_wait=waits) as held:
         assert held.lost == ()
-    assert told[0].startswith("waits for host there: ")
-    assert f"process {theirs.pid}" in told[0]
-    assert told[1:] == [""]
+    assert reports[0].startswith("waits for host there: ")
+    assert f"process {theirs.pid}" in reports[0]
+    assert reports[1:] == [""]
 
 
 def test_a_lease_whose_way_there_breaks_is_lost(afar: LeaseRequest) -> None:
@@ -197,7 +197,7 @@ def test_a_host_that_cannot_hold_its_own_lease_is_held_here_and_that_is_said(nam
 
 
 def leases_of(runtime: str, host: str, reach: ConnectionInfo) -> tuple[LeaseRequest, ...]:
-    return wanted([Node(0, Hardware("x", runtime=runtime), host, 1, "node0", reach=reach)])
+    return lease_requests([Node(0, Hardware("x", runtime=runtime), host, 1, "node0", reach=reach)])
 
 
 def test_a_machine_has_its_own_name_however_it_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,7 +224,7 @@ def test_what_a_scheduler_gives_needs_no_lease_here(runtime: str) -> None:
         Node(index, Hardware("x", runtime=kind), "localhost", 1, f"node{index}")
         for index, kind in enumerate((runtime, "local"))
     )
-    assert wanted([given]) == ()
-    assert wanted([given, ours]) == (LeaseRequest(HOST, "localhost"),)
-    with hold(wanted([given]), timeout=0) as held:
+    assert lease_requests([given]) == ()
+    assert lease_requests([given, ours]) == (LeaseRequest(HOST, "localhost"),)
+    with hold(lease_requests([given]), timeout=0) as held:
         assert held.words == held.lost == ()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_hetgpu.cluster.inspect import Look, program, request
+from pytest_hetgpu.cluster.inspect import FactRequest, program, request
 from pytest_hetgpu.extensions.probes.base import RawFacts
 from pytest_hetgpu.extensions.probes.rdma import GidChoice, RdmaProbe, choose, gids, table
 from pytest_hetgpu.model.facts import Environment
@@ -45,7 +45,7 @@ def look(root: Path, *ports: Port) -> RawFacts:
         for name, text in files.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text(f"{text}\n")
-    asked = {**request(Look(root=str(root))), "commands": {}, "each": {}, "strings": {}}
+    asked = {**request(FactRequest(root=str(root))), "commands": {}, "each": {}, "strings": {}}
     done = subprocess.run(
         [sys.executable, "-c", program(), json.dumps(asked)], capture_output=True, text=True, check=True
     )

@@ -9,13 +9,13 @@ from unittest.mock import Mock
 import pytest
 
 from pytest_hetgpu.errors import ProvisionError
-from pytest_hetgpu.extensions.runtimes._kubernetes.client import Cluster
+from pytest_hetgpu.extensions.runtimes._kubernetes.client import KubernetesCluster
 from pytest_hetgpu.extensions.runtimes._kubernetes.node import _Exec
 from pytest_hetgpu.extensions.runtimes._kubernetes.placement import PodSlot
 from pytest_hetgpu.extensions.runtimes.agent.link import AgentConnection
 from pytest_hetgpu.extensions.runtimes.pods.request import Pods
 
-PLACEMENT = Mock(cluster=Cluster("c", "n"), pods=Pods(image="i:1"))
+PLACEMENT = Mock(cluster=KubernetesCluster("c", "n"), pods=Pods(image="i:1"))
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from pytest_hetgpu.extensions.runtimes._kubernetes import messages, pod_failures
-from pytest_hetgpu.extensions.runtimes._kubernetes.client import Cluster, Refused
+from pytest_hetgpu.extensions.runtimes._kubernetes.client import KubernetesCluster, Refused
 
-CLUSTER = Cluster("c", "n")
+CLUSTER = KubernetesCluster("c", "n")
 RUNS = {"metadata": {"name": "p"}, "spec": {"nodeName": "n1"}, "status": {"phase": "Running"}}
 REFUSED = "Error from server: error dialing backend: dial tcp 10.0.0.7:10250: connect: connection refused"
 BEHIND_A_PROXY = (
@@ -35,15 +35,15 @@ def kubernetes(monkeypatch: pytest.MonkeyPatch) -> Answers:
                 raise Refused(found)
             return found
 
-        def ask(_: Cluster, *argv: str) -> str:
+        def ask(_: KubernetesCluster, *argv: str) -> str:
             assert argv == ("exec", "p", "-c", "main", "--", "true")
             if exec_:
                 raise Refused(exec_)
             return ""
 
-        monkeypatch.setattr(Cluster, "get", get)
-        monkeypatch.setattr(Cluster, "ask", ask)
-        monkeypatch.setattr(Cluster, "events", lambda *_, **__: events)
+        monkeypatch.setattr(KubernetesCluster, "get", get)
+        monkeypatch.setattr(KubernetesCluster, "ask", ask)
+        monkeypatch.setattr(KubernetesCluster, "events", lambda *_, **__: events)
 
     return answers
 

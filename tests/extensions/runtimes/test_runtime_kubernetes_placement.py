@@ -9,7 +9,7 @@ import pytest
 
 from pytest_hetgpu.errors import HetgpuError, ProvisionError
 from pytest_hetgpu.extensions.runtimes._kubernetes import client, messages
-from pytest_hetgpu.extensions.runtimes._kubernetes.client import Cluster, Object, Refused
+from pytest_hetgpu.extensions.runtimes._kubernetes.client import KubernetesCluster, Object, Refused
 from pytest_hetgpu.extensions.runtimes._kubernetes.messages import Refusal
 from pytest_hetgpu.extensions.runtimes._kubernetes.placement import Placement
 from pytest_hetgpu.extensions.runtimes.base import Deployment
@@ -37,8 +37,8 @@ class Book(ledger.ResourceTracker):
 def book(monkeypatch: pytest.MonkeyPatch) -> Iterator[Book]:
     """The books, and a cluster that removes what it is asked to."""
     before, found = ledger.tracker(), Book()
-    monkeypatch.setattr(client, "cluster_of", lambda _: Cluster("c", "n"))
-    monkeypatch.setattr(Cluster, "ask", lambda *_, **__: "")
+    monkeypatch.setattr(client, "cluster_of", lambda _: KubernetesCluster("c", "n"))
+    monkeypatch.setattr(KubernetesCluster, "ask", lambda *_, **__: "")
     ledger.use_tracker(found)
     yield found
     ledger.use_tracker(before)
@@ -57,10 +57,10 @@ def book(monkeypatch: pytest.MonkeyPatch) -> Iterator[Book]:
 def test_what_may_yet_be_made_stays_in_the_books(
     book: Book, monkeypatch: pytest.MonkeyPatch, failure: BaseException, raised: type[BaseException], struck: int
 ) -> None:
-    def create(_: Cluster, *objects: Object) -> Sequence[Object]:
+    def create(_: KubernetesCluster, *objects: Object) -> Sequence[Object]:
         raise failure
 
-    monkeypatch.setattr(Cluster, "create", create)
+    monkeypatch.setattr(KubernetesCluster, "create", create)
     with pytest.raises(raised):
         Placement(NODES, Deployment("p", "run", "me@here:1", NODES))
     assert book.struck == struck
@@ -77,17 +77,17 @@ def test_of_several_jobs_the_one_that_lacks_pods_says_why(book: Book, monkeypatc
     kinds = (Hardware(kind, runtime="kubernetes", settings=pods) for kind in "ab")
     nodes = tuple(Node(place, kind, kind.name, 1, kind.name) for place, kind in enumerate(kinds))
 
-    def get(_: Cluster, kind: str, name: str) -> Object:
+    def get(_: KubernetesCluster, kind: str, name: str) -> Object:
         return {"kind": "Job", "spec": {"parallelism": 1}, "status": {"active": int(name.endswith("-0"))}}
 
-    def events(_: Cluster, name: str) -> list[dict[str, Any]]:
+    def events(_: KubernetesCluster, name: str) -> list[dict[str, Any]]:
         message = "failed calling webhook: context deadline exceeded"
         return [{"reason": "FailedCreate", "type": "Warning", "message": message}] if name.endswith("-1") else []
 
-    monkeypatch.setattr(Cluster, "create", lambda _, *objects: list(objects[:1]))
-    monkeypatch.setattr(Cluster, "list", lambda *_: [running("p-0", "0")])
-    monkeypatch.setattr(Cluster, "get", get)
-    monkeypatch.setattr(Cluster, "events", events)
+    monkeypatch.setattr(KubernetesCluster, "create", lambda _, *objects: list(objects[:1]))
+    monkeypatch.setattr(KubernetesCluster, "list", lambda *_: [running("p-0", "0")])
+    monkeypatch.setattr(KubernetesCluster, "get", get)
+    monkeypatch.setattr(KubernetesCluster, "events", events)
     monkeypatch.setattr("pytest_hetgpu.extensions.runtimes._kubernetes.placement.owned", lambda one, _: one)
     with pytest.raises(ProvisionError, match=r"did not start .* in 0 s: Job \S+-1 got no pods: failed calling webhook"):
         Placement(nodes, Deployment("p", "run", "me@here:1", nodes))

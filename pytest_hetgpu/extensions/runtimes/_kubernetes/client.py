@@ -30,7 +30,7 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class KubernetesCluster:
     """A namespace of a cluster, which kubectl finds even if the current context of its configuration changes.
 
     `context` is "" for a process in a pod of the cluster itself; `config` are the files that KUBECONFIG named.
@@ -104,10 +104,10 @@ def program() -> str:
     return found
 
 
-def cluster_of(pods: Pods) -> Cluster:
+def cluster_of(pods: Pods) -> KubernetesCluster:
     """Return the cluster and namespace of pods; raise NotHere if kubectl has no cluster, Refused as `ask`."""
     config = os.pathsep.join(os.path.abspath(one) for one in os.environ.get("KUBECONFIG", "").split(os.pathsep) if one)  # noqa: PTH100 - a list of paths
-    asked = Cluster(pods.context, pods.where or "default", config)
+    asked = KubernetesCluster(pods.context, pods.where or "default", config)
     inside = bool(os.environ.get("KUBERNETES_SERVICE_HOST"))
     try:
         seen = _configuration(asked)
@@ -121,10 +121,10 @@ def cluster_of(pods: Pods) -> Cluster:
     if not contexts and not inside:
         raise NotHere(messages.NO_CLUSTER)
     given = next((one["context"].get("namespace") for one in contexts if one.get("name") == name), None)
-    return Cluster(name, pods.where or given or _own_namespace() or "default", config)
+    return KubernetesCluster(name, pods.where or given or _own_namespace() or "default", config)
 
 
-def _configuration(asked: Cluster) -> Object:
+def _configuration(asked: KubernetesCluster) -> Object:
     """Return the part of the kubeconfig that belongs to the given or the current context."""
     context = (f"--context={asked.context}",) if asked.context else ()
     return _read(_answer((program(), *context, "config", "view", "--minify", "-o", "json"), asked, b""), asked)
@@ -139,7 +139,7 @@ def _own_namespace() -> str:
         return ""
 
 
-def _answer(argv: Sequence[str], cluster: Cluster, stdin: bytes) -> str:
+def _answer(argv: Sequence[str], cluster: KubernetesCluster, stdin: bytes) -> str:
     try:
         done = subprocess.run(
             argv,
@@ -159,7 +159,7 @@ def _answer(argv: Sequence[str], cluster: Cluster, stdin: bytes) -> str:
     return done.stdout.decode(errors="replace")
 
 
-def _read(text: str, cluster: Cluster) -> Object:
+def _read(text: str, cluster: KubernetesCluster) -> Object:
     """Read the one object that kubectl printed."""
     found = _every(text, cluster)
     if len(found) != 1:
@@ -167,7 +167,7 @@ def _read(text: str, cluster: Cluster) -> Object:
     return found[0]
 
 
-def _every(text: str, cluster: Cluster) -> list[Object]:
+def _every(text: str, cluster: KubernetesCluster) -> list[Object]:
     """Return all objects that kubectl prints one after the other."""
     decoder, at, found = json.JSONDecoder(), 0, []
     try:
@@ -182,5 +182,5 @@ def _every(text: str, cluster: Cluster) -> list[Object]:
     return found
 
 
-def _unreadable(text: str, cluster: Cluster) -> Refused:
+def _unreadable(text: str, cluster: KubernetesCluster) -> Refused:
     return Refused(Refusal(f"what kubectl prints of {cluster.where} cannot be read: {text[:100]!r}"))

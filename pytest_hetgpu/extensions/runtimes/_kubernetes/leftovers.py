@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from pytest_hetgpu.errors import ProvisionError
-from pytest_hetgpu.extensions.runtimes._kubernetes.client import Cluster, Object, Refused
+from pytest_hetgpu.extensions.runtimes._kubernetes.client import KubernetesCluster, Object, Refused
 from pytest_hetgpu.extensions.runtimes._kubernetes.manifests.base import RESOURCES, Manifest, resource
 from pytest_hetgpu.extensions.runtimes.process.ledger import LABEL
 from pytest_hetgpu.extensions.runtimes.traits.leftovers import Leftover, LeftoverStore, Location
@@ -23,7 +23,9 @@ class Namespace(LeftoverStore):
 
     def __init__(self, spot: Location) -> None:
         environ = dict(spot.environ)
-        self._cluster = Cluster(spot.host, environ.get("NAMESPACE") or "default", environ.get("KUBECONFIG", ""))
+        self._cluster = KubernetesCluster(
+            spot.host, environ.get("NAMESPACE") or "default", environ.get("KUBECONFIG", "")
+        )
         self._kinds = tuple(environ["KINDS"].split(",")) if environ.get("KINDS") else EVERYTHING
         # The name of a context is ambiguous: each k3s uses `default`.
         self.words = self._cluster.words + (f" ({self._cluster.config})" if self._cluster.config else "")
@@ -58,12 +60,12 @@ def resources(made: Sequence[Manifest]) -> tuple[str, ...]:
     return (*dict.fromkeys(resource(one) for one in made), "pods")
 
 
-def remove(cluster: Cluster, kinds: Sequence[str], selector: str) -> None:
+def remove(cluster: KubernetesCluster, kinds: Sequence[str], selector: str) -> None:
     """Request the removal of all objects with these labels without waiting; raise Refused if the cluster denies it."""
     cluster.ask("delete", ",".join(kinds), "-l", selector, "--ignore-not-found", "--wait=false", "--cascade=background")
 
 
-def labelled(cluster: Cluster, kinds: Sequence[str]) -> list[Leftover]:
+def labelled(cluster: KubernetesCluster, kinds: Sequence[str]) -> list[Leftover]:
     """Return all objects of any run, of kinds that the cluster has; raise Refused if the cluster denies a kind."""
     found: list[Leftover] = []
     for kind in kinds:
@@ -75,7 +77,7 @@ def labelled(cluster: Cluster, kinds: Sequence[str]) -> list[Leftover]:
     return found
 
 
-def take(cluster: Cluster, found: Sequence[tuple[str, str]]) -> None:
+def take(cluster: KubernetesCluster, found: Sequence[tuple[str, str]]) -> None:
     """Remove objects, by kind and name; ignore missing ones. Raise as `remove`."""
     names = [f"{kind}/{name}" for kind, name in found]
     if names:

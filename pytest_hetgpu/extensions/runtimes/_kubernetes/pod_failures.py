@@ -10,7 +10,7 @@ import time
 from typing import NamedTuple
 
 from pytest_hetgpu.extensions.runtimes._kubernetes import messages
-from pytest_hetgpu.extensions.runtimes._kubernetes.client import Cluster, Object, Refused
+from pytest_hetgpu.extensions.runtimes._kubernetes.client import KubernetesCluster, Object, Refused
 
 
 class _Said(NamedTuple):
@@ -20,7 +20,7 @@ class _Said(NamedTuple):
     open: bool
 
 
-def why_lost(cluster: Cluster, name: str, host: str, container: str, patience: float) -> str:
+def why_lost(cluster: KubernetesCluster, name: str, host: str, container: str, patience: float) -> str:
     """Return the failure of a lost pod, once the cluster reports one.
 
     If it reports none in time, return whether the node answers. Return "" if it does: there is no evidence against the
@@ -43,7 +43,7 @@ def doubtful(pod: Object) -> bool:
     return any(one.get("type") == "Ready" and one.get("status") != "True" for one in conditions)
 
 
-def silence(cluster: Cluster, name: str, container: str) -> messages.Refusal | None:
+def silence(cluster: KubernetesCluster, name: str, container: str) -> messages.Refusal | None:
     """Return the evidence that a pod's node does not answer; None if it does, or after another error.
 
     A node that does not even refuse connections takes some 30 s.
@@ -57,7 +57,7 @@ def silence(cluster: Cluster, name: str, container: str) -> messages.Refusal | N
     return None
 
 
-def _said(cluster: Cluster, name: str) -> _Said:
+def _said(cluster: KubernetesCluster, name: str) -> _Said:
     try:
         pod = cluster.get("pod", name)
     except Refused as refused:
@@ -68,7 +68,7 @@ def _said(cluster: Cluster, name: str) -> _Said:
     return _Said(told, open=not told)
 
 
-def _there(cluster: Cluster, name: str) -> bool:
+def _there(cluster: KubernetesCluster, name: str) -> bool:
     try:
         cluster.get("pod", name)
     except Refused:

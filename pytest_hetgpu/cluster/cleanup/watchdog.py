@@ -1,8 +1,9 @@
-"""The guardian: waits beside a run until that has ended, however it ended, and has what it left removed.
+"""The watchdog: a process that waits until a run has ended in any way, and has its leftovers removed.
 
-Run by its path with `python -I -S`, so that it stays small; it imports nothing of ours. What removes is another
-program, started only when there is something to remove. Arguments: the pid and start of the run's process, its ledger,
-and the command that works the ledger off (0: done, 1: something is left, try again; others: nothing more to do).
+It runs by its path with `python -I -S`, so that it stays small, and imports only the standard library. Another program
+removes the leftovers; it starts only if there are any. Arguments: the pid and start of the run's process, its ledger,
+and the command that processes the ledger. Exit status of the command: 0: done; 1: something is left, try again; others:
+nothing more to do.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _RETRY = 1
 
 
 def main() -> int:
-    """Waits, then has the ledger worked off."""
+    """Wait, then run the command until the ledger is processed."""
     pid, start, ledger, *command = sys.argv[1:]
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:  # noqa: PTH123 - pathlib is large
         file.write("-900")  # only root may
@@ -37,7 +38,7 @@ def main() -> int:
 
 
 def _waited(pid: int, start: str) -> bool:
-    """Returns once the process has ended (True), or has told us that nothing is left to do (False)."""
+    """Wait until the process has ended (return True), or has reported that nothing is left to do (return False)."""
     poll = select.poll()
     poll.register(0, select.POLLIN)
     ending = _pidfd(pid)
@@ -49,7 +50,7 @@ def _waited(pid: int, start: str) -> bool:
     while True:
         ready = [number for number, _ in poll.poll(None if ending is not None else _WITHOUT_PIDFD * 1000)]
         if ending in ready or (ending is None and _started(pid) != start):
-            # Its last word may stand in the pipe.
+            # The pipe may hold its last byte.
             return not (listening and select.select([0], [], [], 0)[0] and os.read(0, 1) == b"q")
         if 0 in ready:
             if os.read(0, 1) == b"q":

@@ -1,4 +1,4 @@
-"""The books of this process: a ledger, and a guardian that has it worked off should we be killed."""
+"""The ledger of this process, and a watchdog that cleans up by it if this process is killed."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from pytest_hetgpu.extensions.runtimes.process.ledger import VARIABLE, ResourceT
 from pytest_hetgpu.extensions.runtimes.traits.leftovers import Location
 from pytest_hetgpu.model.job import ConnectionInfo
 
-_FAREWELL = 5.0  # seconds for a guardian that is no longer needed
+_EXIT_TIMEOUT = 5.0  # seconds for a watchdog to end that is no longer needed
 
 
-class Guard(ResourceTracker):
-    """Opens the ledger, and starts the guardian, when the first thing is about to be made."""
+class LedgerTracker(ResourceTracker):
+    """A tracker that opens the ledger and starts the watchdog before the first resource is made."""
 
     def __init__(self, owner: Owner, shared: str = "") -> None:
         self.owner = owner
@@ -30,70 +30,70 @@ class Guard(ResourceTracker):
         self.shared = shared or owner.text
         self._lock = threading.Lock()
         self._path: Path | None = None
-        self._guardian: subprocess.Popen[bytes] | None = None
+        self._watchdog: subprocess.Popen[bytes] | None = None
         self._open: dict[int, Location] = {}
         self._count = 0
         self.trouble = ""
 
     def processes(self) -> None:
-        if not any(spot.kind == "processes" for spot in tuple(self._open.values())):
-            self._note(ledger.processes_spot())
+        if not any(location.kind == "processes" for location in tuple(self._open.values())):
+            self._open_location(ledger.processes_location())
 
     def host(self, host: str, reach: ConnectionInfo) -> Callable[[], None]:
         return self.place(Location("host", host, reach))
 
     def place(self, spot: Location, *, once: bool = False) -> Callable[[], None]:
-        number = self._note(spot, again=not once)
-        return lambda: self._strike(number)
+        number = self._open_location(spot, again=not once)
+        return lambda: self._close_location(number)
 
     def cleared(self, spot: Location) -> None:
         for number in [number for number, one in self._open.items() if one == spot]:
-            self._strike(number)
+            self._close_location(number)
 
     def close(self) -> None:
-        """The run has ended by itself: what it knows to be gone is forgotten.
+        """End the tracking of a run that ends by itself. Forget the resources that are removed.
 
-        What may be left stays in the ledger, and the guardian sees to it once this process has ended.
+        Resources that may be left stay in the ledger. The watchdog removes them after this process.
         """
         if tracker() is self:
             use_tracker(ResourceTracker())
-            _Kept.guard = None
+            _Current.tracker = None
         with self._lock:
-            guardian, self._guardian = self._guardian, None
-            if guardian is None or self._path is None:
+            watchdog, self._watchdog = self._watchdog, None
+            if watchdog is None or self._path is None:
                 return
-            self._open = {number: spot for number, spot in self._open.items() if spot.kind != "processes"}
+            self._open = {number: location for number, location in self._open.items() if location.kind != "processes"}
             done = not self._open
             if done:
                 self._path.unlink(missing_ok=True)
                 self._path = None
-        assert guardian.stdin is not None
+        assert watchdog.stdin is not None
         with suppress(OSError):
             if done:
-                guardian.stdin.write(b"q")
-            guardian.stdin.close()
+                watchdog.stdin.write(b"q")
+            watchdog.stdin.close()
         if done:
             with suppress(subprocess.TimeoutExpired):
-                guardian.wait(_FAREWELL)
+                watchdog.wait(_EXIT_TIMEOUT)
         else:
-            guardian.returncode = 0  # it outlives us, and nobody waits for it
+            watchdog.returncode = 0  # it outlives this process, and no process waits for it
 
-    def _note(self, spot: Location, *, again: bool = False) -> int:
+    def _open_location(self, location: Location, *, again: bool = False) -> int:
         with self._lock:
-            known = next((number for number, one in self._open.items() if one == spot), None)
+            known = next((number for number, one in self._open.items() if one == location), None)
             if known is not None and not again:
                 return known
             self._count += 1
-            self._open[self._count] = spot
+            self._open[self._count] = location
             try:
-                self._write(ledger.opened(self._count, spot))
-                if self._guardian is None:
-                    self._guardian = self._start()
+                self._write(ledger.opened(self._count, location))
+                if self._watchdog is None:
+                    self._watchdog = self._start_watchdog()
             except (OSError, UsageError) as error:
                 self.trouble = f"no guardian: should this run be killed, what it started stays behind ({error})"
             return self._count
 
-    def _strike(self, number: int) -> None:
+    def _close_location(self, number: int) -> None:
         with self._lock:
             if self._open.pop(number, None) is not None and self._path is not None and not self.trouble:
                 self._write(ledger.closed(number))
@@ -108,29 +108,29 @@ class Guard(ResourceTracker):
         finally:
             os.close(file)
 
-    def _start(self) -> subprocess.Popen[bytes]:
-        """In a session of its own and in no folder of the run's, and with nothing of ours open but its stdin."""
-        watcher = Path(__file__).with_name("watch.py")
+    def _start_watchdog(self) -> subprocess.Popen[bytes]:
+        """Start the watchdog in its own session, outside the run's folders. It inherits no open file but its stdin."""
+        program = Path(__file__).with_name("watchdog.py")
         command = (sys.executable, "-m", "pytest_hetgpu.cluster.cleanup", str(self._path))
         places = [str(Path(place).absolute()) for place in sys.path]
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(places), "PYTHONDONTWRITEBYTECODE": "1"}
         env.pop(VARIABLE, None)
-        argv = (sys.executable, "-I", "-S", str(watcher), self.owner.pid, self.owner.start, str(self._path), *command)
+        argv = (sys.executable, "-I", "-S", str(program), self.owner.pid, self.owner.start, str(self._path), *command)
         nothing = subprocess.DEVNULL
         return subprocess.Popen(
             argv, stdin=subprocess.PIPE, stdout=nothing, stderr=nothing, cwd="/", env=env, start_new_session=True
         )
 
 
-class _Kept:
-    guard: Guard | None = None
+class _Current:
+    tracker: LedgerTracker | None = None
 
 
-def guarded(run: str, shared: str = "") -> Guard:
-    """Has everything that this process starts kept account of, for a run of that name."""
+def track_resources(run: str, shared: str = "") -> LedgerTracker:
+    """Track everything that this process starts, for a run of that name."""
     owner = myself(run)
-    if _Kept.guard is None or (_Kept.guard.owner.pid, _Kept.guard.owner.run) != (owner.pid, owner.run):
-        _Kept.guard = Guard(owner, shared)
-        use_tracker(_Kept.guard)
-        atexit.register(_Kept.guard.close)
-    return _Kept.guard
+    if _Current.tracker is None or (_Current.tracker.owner.pid, _Current.tracker.owner.run) != (owner.pid, owner.run):
+        _Current.tracker = LedgerTracker(owner, shared)
+        use_tracker(_Current.tracker)
+        atexit.register(_Current.tracker.close)
+    return _Current.tracker

@@ -1,10 +1,9 @@
-"""Claims on one machine: whoever has the lock of a name has what it stands for. Python 3.6 or later.
+"""Locks of one machine; the holder of the lock of a host uses that host. Python 3.6 or later.
 
-Imported here, and sent as text to other hosts, where `serve` takes and frees a claim for whoever holds its pipe.
-A claim is an exclusive flock(2), which the kernel frees when its holder dies, however it dies. All users of a machine
-share the files: they lie in a folder of root's where nobody can remove another's file, and they stay, for a file that
-is removed while it is in use would give the name two holders. flock(2) gives a lock to whoever asks in the moment it
-is free, though others wait; so those who wait for one stand in line beside it (`Line`).
+This file is imported, and sent as text to other hosts. There `serve` locks and frees on behalf of its pipe.
+A lock is an exclusive flock(2): the kernel frees it when its holder dies. All users of a machine share the lock files,
+in a sticky folder of root. The files stay: if one were removed while in use, a name could have two holders.
+The system call flock(2) is not fair: a new caller may get a free lock before waiters. So these queue up (`WaitQueue`).
 """
 
 import contextlib
@@ -22,40 +21,40 @@ from typing import Any, Dict, List, Optional
 
 COMMON = ("/run/lock", "/tmp")  # noqa: S108 - root's, sticky, and every user's of a machine
 HOST = "host"
-SILENCE = 120.0  # seconds without a word from afar after which a claim's holder is taken for dead
-_LONGEST = 4096  # bytes that a lock file may say
+SILENCE = 120.0  # seconds without a message after which a remote holder counts as dead
+_LONGEST = 4096  # bytes of a lock file that are read
 _TRIES = 100
-_GETLK, _SETLK, _SETLKW = 36, 37, 38  # F_OFD_*, which Python has no names for before 3.9
+_GETLK, _SETLK, _SETLKW = 36, 37, 38  # F_OFD_*; Python has names for them since 3.9
 _RANGE = "hhqqi4x"  # struct flock: type, whence, start, length, process
 _PLACES = 1 << 40
 _DIGITS = 20  # of the number of the last place
-_OVERFLOW = 65534  # who root is in a namespace of users that lacks root
+_OVERFLOW = 65534  # the user id of root in a user namespace without root
 
-Who = Dict[str, Any]
+Holder = Dict[str, Any]
 
 
-class Refused(Exception):
-    """A lock file that cannot be used, in words."""
+class LockFileError(Exception):
+    """A lock file that cannot be used, with the reason."""
 
 
 def common_folder() -> str:
-    """The folder that all users of this machine share; empty where there is none."""
+    """Return the folder that all users of this machine share; "" if there is none."""
     for place in COMMON:
         with contextlib.suppress(OSError):
             found = os.lstat(place)
-            ours = found.st_uid in (0, _OVERFLOW) and stat.S_ISDIR(found.st_mode)
-            ours = ours and not os.statvfs(place).f_flag & os.ST_RDONLY
-            if ours and found.st_mode & stat.S_ISVTX and found.st_mode & stat.S_IWOTH:
+            safe = found.st_uid in (0, _OVERFLOW) and stat.S_ISDIR(found.st_mode)
+            safe = safe and not os.statvfs(place).f_flag & os.ST_RDONLY
+            if safe and found.st_mode & stat.S_ISVTX and found.st_mode & stat.S_IWOTH:
                 return place
     return ""
 
 
-class Line:
-    """A place among those who wait for a lock, in a file: who has it holds a byte, and waits for the byte before.
+class WaitQueue:
+    """A queue for a lock, in a file. Each waiter locks a byte, its place, and waits for the byte before.
 
-    Places are numbered; the file says the last one's number, and is locked as a whole while one is given. Who dies
-    leaves the line, for the kernel frees the byte. A file that we may not write to, or nonsense in it, costs the order,
-    and nothing else. `place` is 0 while we have none.
+    Places are numbered. The file holds the last number, and is locked as a whole while a place is given. A waiter that
+    dies leaves the queue, as the kernel frees its byte. A read-only or corrupt file costs the order, and nothing else.
+    `place` is 0 outside the queue.
     """
 
     def __init__(self, number: int) -> None:
@@ -63,18 +62,18 @@ class Line:
         self.place = 0
 
     def empty(self) -> bool:
-        """Whether nobody waits. To be asked while the file is locked."""
+        """Return whether the queue is empty. Call it while the file is locked."""
         try:
             return self._byte(_GETLK, fcntl.F_WRLCK, self._last()) == fcntl.F_UNLCK
         except OSError:
             return True
 
     def join(self) -> bool:
-        """Takes the place at the end; False where that cannot be. To be called while the file is locked."""
+        """Take the last place; False if that is impossible. Call it while the file is locked."""
         last = self._last()
         with contextlib.suppress(OSError):
             for place in range(last + 1, last + _TRIES):
-                with contextlib.suppress(BlockingIOError, PermissionError):  # another's: the number was written over
+                with contextlib.suppress(BlockingIOError, PermissionError):  # taken: the number was overwritten
                     self._byte(_SETLK, fcntl.F_WRLCK, place)
                     os.pwrite(self._number, b"%0*d" % (_DIGITS, place), 0)
                     self.place = place
@@ -82,12 +81,12 @@ class Line:
         return self.place > 0
 
     def wait(self) -> None:
-        """Until whoever is before us has left."""
+        """Wait until the waiter before has left."""
         self._byte(_SETLKW, fcntl.F_WRLCK, self.place - 1)
         self._byte(_SETLK, fcntl.F_UNLCK, self.place - 1)
 
     def leave(self) -> None:
-        """Lets the next one go on."""
+        """Leave the queue; the next waiter continues."""
         self._byte(_SETLK, fcntl.F_UNLCK, self.place)
         self.place = 0
 
@@ -102,10 +101,10 @@ class Line:
         return int(struct.unpack(_RANGE, found)[0])
 
 
-class Claim:
-    """One claim on `name`, made by `who` (fields for people). Its `identity` is equal for equal locks, anywhere."""
+class HostLock:
+    """A lock of `name` for `who` (fields for people). Equal locks have an equal `identity`, on any machine."""
 
-    def __init__(self, folder: str, name: str, who: Who) -> None:
+    def __init__(self, folder: str, name: str, who: Holder) -> None:
         readable = re.sub(r"[^A-Za-z0-9_.+-]", "_", name)[:60]
         digest = "-" + hashlib.sha256(name.encode(errors="surrogateescape")).hexdigest()[:16]
         self.name = name
@@ -114,55 +113,55 @@ class Claim:
         self._turn, self._lock = _open(self.path + ".turn"), _open(self.path + ".lock")
         found = os.fstat(self._lock)
         self.identity = ":".join((_boot(), str(found.st_dev), str(found.st_ino)))
-        self._line = Line(self._turn)
-        self._deciding = threading.Lock()
+        self._queue = WaitQueue(self._turn)
+        self._mutex = threading.Lock()
         self._granted = threading.Event()
         self._waiting = False
-        self._over = False
+        self._released = False
 
-    lost = False  # a lock of this machine goes with its holder alone
+    lost = False  # a lock of this machine ends only with its holder
 
     def granted(self, seconds: Optional[float]) -> bool:
-        """Whether the lock is ours within `seconds` (None: any time); goes on waiting when it is asked again.
+        """Wait `seconds` (None: any time) and return whether the lock is held. A further call continues the wait.
 
-        False for one that was released, also in the meantime.
+        Return False for a lock that was released, also in the meantime.
         """
-        with self._deciding:
-            if self._over:
+        with self._mutex:
+            if self._released:
                 return False
-            waits = seconds is None or seconds > 0
-            if self._at_once(waits):
+            may_wait = seconds is None or seconds > 0
+            if self._try_lock(may_wait):
                 self._granted.set()
-            elif waits and not self._waiting:
+            elif may_wait and not self._waiting:
                 self._waiting = True
-                # flock(2) knows no timeout.
+                # flock(2) has no timeout.
                 threading.Thread(target=self._wait, name="lease " + self.name, daemon=True).start()
         if self._waiting:
             self._granted.wait(seconds)
-        with self._deciding:
-            ours = self._granted.is_set() and not self._over
-            if ours:
-                self._sign(self.who)
-        return ours
+        with self._mutex:
+            held = self._granted.is_set() and not self._released
+            if held:
+                self._write_holder(self.who)
+        return held
 
     def release(self) -> None:
-        """Frees the lock, or gives up waiting for it. Once is enough."""
-        with self._deciding:
-            if self._over:
+        """Free the lock, or stop waiting for it. Further calls have no effect."""
+        with self._mutex:
+            if self._released:
                 return
-            self._over = True
+            self._released = True
             if self._waiting and not self._granted.is_set():
-                return  # who waits frees it
+                return  # the waiting thread frees it
             if self._granted.is_set():
-                self._sign({})
+                self._write_holder({})
             self._free()
 
-    def holder(self) -> Who:
-        """Who has the lock: what the lock file says, and what the kernel says where that speaks against it."""
+    def holder(self) -> Holder:
+        """Return the holder by the lock file; by the kernel if both differ."""
         return _holder(self._lock)
 
-    def _at_once(self, waits: bool) -> bool:
-        """Whether the lock is ours; if not, and we are to wait, joins the line unless somebody else is joining it."""
+    def _try_lock(self, may_wait: bool) -> bool:
+        """Return whether the lock is held. If not, and with `may_wait`, join the queue unless another is joining it."""
         if self._waiting or self._granted.is_set():
             return self._granted.is_set()
         try:
@@ -170,35 +169,35 @@ class Claim:
         except OSError:
             return False
         try:
-            if self._line.empty():
+            if self._queue.empty():
                 with contextlib.suppress(OSError):
                     fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     return True
-            if waits:
-                self._line.join()
+            if may_wait:
+                self._queue.join()
         finally:
             fcntl.flock(self._turn, fcntl.LOCK_UN)
         return False
 
     def _wait(self) -> None:
-        if not self._line.place:
+        if not self._queue.place:
             fcntl.flock(self._turn, fcntl.LOCK_EX)
-            if self._line.join():
+            if self._queue.join():
                 fcntl.flock(self._turn, fcntl.LOCK_UN)
-        if self._line.place:
-            self._line.wait()
+        if self._queue.place:
+            self._queue.wait()
         fcntl.flock(self._lock, fcntl.LOCK_EX)
-        if self._line.place:
-            self._line.leave()
+        if self._queue.place:
+            self._queue.leave()
         else:
             fcntl.flock(self._turn, fcntl.LOCK_UN)
-        with self._deciding:
-            if self._over:
+        with self._mutex:
+            if self._released:
                 self._free()
             self._granted.set()
 
-    def _sign(self, who: Who) -> None:
-        with contextlib.suppress(OSError):  # another user's file may be closed to us; the kernel knows us all the same
+    def _write_holder(self, who: Holder) -> None:
+        with contextlib.suppress(OSError):  # another user's file may be read-only; the kernel has the pid
             os.ftruncate(self._lock, 0)
             os.pwrite(self._lock, json.dumps(who).encode()[:_LONGEST] if who else b"", 0)
 
@@ -210,7 +209,7 @@ class Claim:
 
 
 def _open(path: str) -> int:
-    """A lock file that all may write to, and that is what it seems; Refused for anything else."""
+    """Open a lock file that all users may write to. Raise LockFileError for anything but a plain file."""
     flags = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     for _ in range(_TRIES):
         try:
@@ -222,24 +221,24 @@ def _open(path: str) -> int:
             except FileExistsError:
                 continue
             except OSError as error:
-                raise Refused(path + " cannot be made: " + str(error.strerror)) from error
+                raise LockFileError(path + " cannot be made: " + str(error.strerror)) from error
             os.fchmod(number, 0o666)
             return number
         except PermissionError:
             try:
                 number = os.open(path, flags | os.O_RDONLY)
             except OSError as error:
-                raise Refused(_owned(path) + ", and not open to you: " + str(error.strerror)) from error
+                raise LockFileError(_owned(path) + ", and not open to you: " + str(error.strerror)) from error
         except OSError as error:
-            raise Refused(path + " cannot be used as a lock file: " + str(error.strerror)) from error
+            raise LockFileError(path + " cannot be used as a lock file: " + str(error.strerror)) from error
         found = os.fstat(number)
-        # A link to somebody's file would have us write into it.
+        # A link to another file would have this process write into that file.
         if stat.S_ISREG(found.st_mode) and found.st_nlink == 1:
             return number
         os.close(number)
         if found.st_nlink:
-            raise Refused(_owned(path) + ", and no plain file with one name")
-    raise Refused(path + " comes and goes")
+            raise LockFileError(_owned(path) + ", and no plain file with one name")
+    raise LockFileError(path + " comes and goes")
 
 
 def _owned(path: str) -> str:
@@ -249,29 +248,29 @@ def _owned(path: str) -> str:
 
 
 def user_name(uid: int) -> str:
-    """The user of a number, or the number."""
+    """Return the name of a user id, or the id."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return "user " + str(uid)
 
 
-def _holder(number: int) -> Who:
+def _holder(number: int) -> Holder:
     try:
-        said = json.loads(os.pread(number, _LONGEST, 0).decode(errors="replace"))
+        fields = json.loads(os.pread(number, _LONGEST, 0).decode(errors="replace"))
     except (OSError, ValueError):
-        said = {}
-    said = {str(key): value for key, value in said.items()} if isinstance(said, dict) else {}
+        fields = {}
+    fields = {str(key): value for key, value in fields.items()} if isinstance(fields, dict) else {}
     pid = _locker(os.fstat(number).st_ino)
-    if pid is None or said.get("pid") == pid:
-        return said
+    if pid is None or fields.get("pid") == pid:
+        return fields
     with contextlib.suppress(OSError):
         return {"pid": pid, "user": user_name(os.lstat("/proc/" + str(pid)).st_uid)}
     return {}
 
 
 def _locker(inode: int) -> Optional[int]:
-    """The process that has a file locked, as the kernel tells it; None where it does not."""
+    """Return the process that has locked a file, by the kernel; None if it is unknown."""
     with contextlib.suppress(OSError, ValueError, IndexError), open("/proc/locks") as file:  # noqa: PTH123
         for line in file:
             words = line.split()
@@ -286,57 +285,57 @@ def _boot() -> str:
     return os.uname().nodename
 
 
-class Desk:
-    """Claims on this machine for whoever holds our pipe, one at a time; answers are lines of JSON."""
+class LockServer:
+    """A server of locks of this machine for the other end of a pipe, one at a time. Answers are lines of JSON."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
-        self._claims: List[Claim] = []
-        self._telling = threading.RLock()
+        self._locks: List[HostLock] = []
+        self._replying = threading.RLock()
 
-    def say(self, **answer: Any) -> None:
-        """Answers."""
-        with self._telling:
+    def reply(self, **answer: Any) -> None:
+        """Print an answer."""
+        with self._replying:
             os.write(1, json.dumps(answer).encode() + b"\n")
 
-    def hear(self, line: str) -> None:
-        """Does what a line asks for: a JSON object (who wants it), `who`, `free`, or nothing. Raises Refused."""
+    def handle(self, line: str) -> None:
+        """Serve a request: a JSON object (the future holder), `who`, `free`, or nothing. Raise LockFileError."""
         if line == "free":
-            with self._telling:
-                self._claims.pop().release()
-                self.say(freed=True)
+            with self._replying:
+                self._locks.pop().release()
+                self.reply(freed=True)
         elif line == "who":
-            self.say(holder=self._claims[-1].holder())
+            self.reply(holder=self._locks[-1].holder())
         elif line:
-            self._claims.append(Claim(self._folder, HOST, json.loads(line)))
-            threading.Thread(target=self._take, args=(self._claims[-1],), daemon=True).start()
+            self._locks.append(HostLock(self._folder, HOST, json.loads(line)))
+            threading.Thread(target=self._grant, args=(self._locks[-1],), daemon=True).start()
 
-    def _take(self, claim: Claim) -> None:
-        """Nobody is told that they hold what they have freed."""
-        if claim.granted(None):
-            with self._telling:
-                if self._claims[-1:] == [claim]:
-                    self.say(held=True)
+    def _grant(self, lock: HostLock) -> None:
+        """Wait for a lock and report it, unless it was freed in the meantime."""
+        if lock.granted(None):
+            with self._replying:
+                if self._locks[-1:] == [lock]:
+                    self.reply(held=True)
 
 
 def serve() -> None:
-    """Takes and frees this machine's claim for whoever holds our pipe, and ends when that closes, or falls silent."""
+    """Lock and free this machine on behalf of the pipe. End when the pipe closes, or is silent too long."""
     folder = common_folder()
-    desk = Desk(folder)
+    server = LockServer(folder)
     if not folder:
-        desk.say(refused="no folder there that all users share (" + ", ".join(COMMON) + ")")
+        server.reply(refused="no folder there that all users share (" + ", ".join(COMMON) + ")")
         return
     try:
-        desk.say(hello=Claim(folder, HOST, {}).identity)
+        server.reply(hello=HostLock(folder, HOST, {}).identity)
         for line in _lines():
-            desk.hear(line)
-    except Refused as error:
-        desk.say(refused=str(error))
+            server.handle(line)
+    except LockFileError as error:
+        server.reply(refused=str(error))
     os._exit(0)
 
 
 def _lines() -> Any:
-    """The lines of stdin as they come, to its end or a long silence."""
+    """Yield the lines of stdin as they arrive, until its end or a long silence."""
     kept = b""
     while select.select([0], [], [], SILENCE)[0]:
         data = os.read(0, 4096)

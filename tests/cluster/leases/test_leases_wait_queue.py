@@ -13,15 +13,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pytest_hetgpu.cluster.leases import claims
-from pytest_hetgpu.cluster.leases.claims import Claim, Line
+from pytest_hetgpu.cluster.leases import host_lock
+from pytest_hetgpu.cluster.leases.host_lock import HostLock, WaitQueue
 
 PATIENCE = 60.0
 MOMENT = 0.001
 WAITING = """
 import sys
-from pytest_hetgpu.cluster.leases.claims import Claim
-claim = Claim(sys.argv[1], "gpu1", {})
+from pytest_hetgpu.cluster.leases.host_lock import HostLock
+claim = HostLock(sys.argv[1], "gpu1", {})
 assert not claim.granted(0.001)
 print("in line", flush=True)
 claim.granted(None)
@@ -35,17 +35,17 @@ class Crowd:
         self.folder = folder
         self._ending = ending
 
-    def claim(self) -> Claim:
-        made = Claim(str(self.folder), "gpu1", {})
+    def claim(self) -> HostLock:
+        made = HostLock(str(self.folder), "gpu1", {})
         self._ending.callback(made.release)
         return made
 
-    def holds(self) -> Claim:
+    def holds(self) -> HostLock:
         made = self.claim()
         assert made.granted(0)
         return made
 
-    def waits(self) -> Claim:
+    def waits(self) -> HostLock:
         made = self.claim()
         assert not made.granted(MOMENT)
         return made
@@ -75,7 +75,7 @@ def test_who_came_first_is_first(crowd: Crowd) -> None:
 
 def test_a_lock_that_is_free_is_not_taken_from_those_who_wait(crowd: Crowd) -> None:
     with crowd.file.open("r+b") as file:
-        line = Line(file.fileno())
+        line = WaitQueue(file.fileno())
         assert line.empty()
         assert line.join()
         late = crowd.claim()
@@ -128,7 +128,7 @@ def test_nonsense_in_the_file_costs_only_the_order(tmp_path: Path, nonsense: byt
 def test_a_file_that_we_may_not_write_to_costs_only_the_order(crowd: Crowd, monkeypatch: pytest.MonkeyPatch) -> None:
     holder, writer = crowd.holds(), crowd.waits()
     with monkeypatch.context() as only_to_read:
-        only_to_read.setattr(claims, "_open", lambda path: os.open(path, os.O_RDONLY))
+        only_to_read.setattr(host_lock, "_open", lambda path: os.open(path, os.O_RDONLY))
         reader = crowd.waits()
     late = crowd.waits()
     holder.release()

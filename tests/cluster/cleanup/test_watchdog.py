@@ -25,9 +25,9 @@ PROGRAM = """
 import os, subprocess, sys, threading
 from pathlib import Path
 from pytest_hetgpu.model.job import Command
-from pytest_hetgpu.cluster.cleanup.guard import guarded
+from pytest_hetgpu.cluster.cleanup.tracker import track_resources
 from pytest_hetgpu.extensions.runtimes.local import Local
-guard = guarded(os.environ["RUN"])
+guard = track_resources(os.environ["RUN"])
 child = '''
 import subprocess, sys, os, time
 subprocess.Popen([sys.executable, "-c", "import os, time; os.setsid(); print('deep', flush=True); time.sleep(600)"])
@@ -78,7 +78,7 @@ def until(done: Callable[[], bool]) -> None:
 def family(one: subprocess.Popen[str]) -> tuple[psutil.Process, list[psutil.Process]]:
     """Its guardian, and all else below it."""
     below = psutil.Process(one.pid).children(recursive=True)
-    (guardian,) = (process for process in below if "watch.py" in " ".join(process.cmdline()))
+    (guardian,) = (process for process in below if "watchdog.py" in " ".join(process.cmdline()))
     return guardian, [process for process in below if process != guardian]
 
 
@@ -204,13 +204,13 @@ def test_an_engine_that_does_not_answer_is_named_and_the_ledger_stays(
     run: Run, books: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     program = f"""
-from pytest_hetgpu.cluster.cleanup.guard import guarded
+from pytest_hetgpu.cluster.cleanup.tracker import track_resources
 from pytest_hetgpu.extensions.runtimes.traits.leftovers import Location
 from pytest_hetgpu.model.job import ConnectionInfo
 import os, signal
-guard = guarded(os.environ["RUN"])
+guard = track_resources(os.environ["RUN"])
 guard.place(Location("engine", "", ConnectionInfo("unix://{tmp_path}/gone.sock")), once=True)
-guard._guardian.kill()
+guard._watchdog.kill()
 os.kill(os.getpid(), signal.SIGKILL)
 """
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")

@@ -12,14 +12,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from pytest_hetgpu.cluster.leases import claims
-from pytest_hetgpu.cluster.leases.claims import Claim, Refused
+from pytest_hetgpu.cluster.leases import host_lock
+from pytest_hetgpu.cluster.leases.host_lock import HostLock, LockFileError
 
 SERVE = """
 import sys
-from pytest_hetgpu.cluster.leases import claims
-claims.common_folder = lambda: sys.argv[1]
-claims.serve()
+from pytest_hetgpu.cluster.leases import host_lock
+host_lock.common_folder = lambda: sys.argv[1]
+host_lock.serve()
 """
 TIMES = 300
 
@@ -36,23 +36,23 @@ def test_nobody_is_told_that_they_hold_what_they_have_freed(tmp_path: Path) -> N
 
 
 def test_what_was_released_is_not_granted(tmp_path: Path) -> None:
-    claim = Claim(str(tmp_path), "host", {})
+    claim = HostLock(str(tmp_path), "host", {})
     assert claim.granted(0)
     claim.release()
     assert not claim.granted(0)
-    assert Claim(str(tmp_path), "host", {}).granted(0)
+    assert HostLock(str(tmp_path), "host", {}).granted(0)
 
 
 def test_a_folder_that_takes_no_file_is_said(tmp_path: Path) -> None:
-    with pytest.raises(Refused, match=r"hetgpu-host\.turn cannot be made: No such file or directory"):
-        Claim(str(tmp_path / "none"), "host", {})
+    with pytest.raises(LockFileError, match=r"hetgpu-host\.turn cannot be made: No such file or directory"):
+        HostLock(str(tmp_path / "none"), "host", {})
 
 
 def test_what_is_mounted_read_only_is_no_common_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    first, *_, last = claims.COMMON
+    first, *_, last = host_lock.COMMON
     mounted = os.statvfs(first)
     flags = {first: mounted.f_flag | os.ST_RDONLY, last: mounted.f_flag & ~os.ST_RDONLY}
     monkeypatch.setattr("os.statvfs", lambda place: SimpleNamespace(f_flag=flags[place]))
-    assert claims.common_folder() == last
+    assert host_lock.common_folder() == last
     flags[last] |= os.ST_RDONLY
-    assert claims.common_folder() == ""
+    assert host_lock.common_folder() == ""

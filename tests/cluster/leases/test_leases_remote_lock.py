@@ -10,8 +10,8 @@ from unittest.mock import Mock
 
 import pytest
 
-from pytest_hetgpu.cluster.leases import keeper
-from pytest_hetgpu.cluster.leases.keeper import Keeper, Keepers
+from pytest_hetgpu.cluster.leases import remote_lock
+from pytest_hetgpu.cluster.leases.remote_lock import RemoteLock, RemoteLocks
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.extensions.runtimes.base import Deployment
 from pytest_hetgpu.extensions.runtimes.process.ledger import tracker
@@ -35,17 +35,17 @@ sys.stdin.read()
 
 
 @pytest.fixture
-def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[Keeper]:
+def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[RemoteLock]:
     def started_here(host: str, reach: ConnectionInfo, command: tuple[str, ...]) -> tuple[str, ...]:
         return sys.executable, "-c", SLOW, command[4]
 
-    monkeypatch.setattr(keeper, "ssh_command", started_here)
-    with closing(Keeper("gpu1", ConnectionInfo())) as made:
-        monkeypatch.setattr(keeper, "_PATIENCE", 0.01)
+    monkeypatch.setattr(remote_lock, "ssh_command", started_here)
+    with closing(RemoteLock("gpu1", ConnectionInfo())) as made:
+        monkeypatch.setattr(remote_lock, "_ANSWER_TIMEOUT", 0.01)
         yield made
 
 
-def test_a_late_answer_to_another_question_ends_no_wait(slow: Keeper) -> None:
+def test_a_late_answer_to_another_question_ends_no_wait(slow: RemoteLock) -> None:
     slow.ask({})
     assert slow.holder() == {}
     slow.holder()
@@ -67,16 +67,16 @@ def test_why_a_host_can_have_no_keeper_is_kept_with_it(monkeypatch: pytest.Monke
         asked.append(host)
         return "/bin/sh", "-c", shell
 
-    monkeypatch.setattr(keeper, "ssh_command", started_here)
-    monkeypatch.setattr(keeper, "_PATIENCE", 1.0)
+    monkeypatch.setattr(remote_lock, "ssh_command", started_here)
+    monkeypatch.setattr(remote_lock, "_ANSWER_TIMEOUT", 1.0)
     gpu1 = ("gpu1", ConnectionInfo())
-    keepers = Keepers()
+    locks = RemoteLocks()
     for _ in range(2):
-        found = keepers.of([gpu1])[gpu1]
+        found = locks.of([gpu1])[gpu1]
         assert isinstance(found, str)
         assert found.startswith(why)
     assert asked == ["gpu1"]
-    keepers.close()
+    locks.close()
 
 
 def test_a_host_that_nothing_leads_to_is_noted_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,7 +84,7 @@ def test_a_host_that_nothing_leads_to_is_noted_nowhere(tmp_path: Path, monkeypat
     monkeypatch.setattr(tracker(), "host", noted, raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(NotHere, match="there is no ssh in PATH"):
-        Keeper("gpu1", ConnectionInfo())
+        RemoteLock("gpu1", ConnectionInfo())
     with pytest.raises(NotHere, match="there is no ssh in PATH"):
         Ssh.open(Node(0, Hardware("there"), "gpu1", 1, "n0"), Deployment("test", "run", "me"))
     noted.assert_not_called()
