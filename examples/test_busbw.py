@@ -16,7 +16,7 @@ SHARED_MEMORY = 16 << 20  # bytes
 
 @pytest.fixture
 def fit(cluster: Cluster) -> Cluster:
-    """The cell's nodes, if they are as they should be: what is wrong here is an error, not a failure."""
+    """Check the nodes of the cell: a mistake here is an error, not a failure."""
     for member in cluster.nodes:
         free = member.host.check_output("df --output=avail -B1 /dev/shm | tail -n 1")
         assert int(free) >= SHARED_MEMORY, f"{member.node.host} has {free} bytes of shared memory left"

@@ -29,7 +29,7 @@ def scenario() -> Scenario:
 
 @pytest.fixture
 def cluster(scenario: Scenario, request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    """The nodes of the cell, ready to run on. A missing node or stack is a skip, a broken node an error."""
+    """Provide the nodes of the cell, ready to run on. A missing node or stack is a skip, a broken node an error."""
     tests = _cell_tests(request)
     yield tests.provision(request.node, scenario)
     tests.release()
