@@ -35,7 +35,7 @@ def say(text: str) -> None:
 
 
 def step(what: str, command: list[str]) -> str:
-    """Runs one command quietly; raises Failed with its output's end."""
+    """Run one command quietly. Raise Failed with the end of its output."""
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, cwd=ROOT)
     if done.returncode:
         tail = "\n".join(done.stdout.splitlines()[-15:])
@@ -44,7 +44,7 @@ def step(what: str, command: list[str]) -> str:
 
 
 def environment(home: Path, packages: list[list[str]], fingerprint: str) -> None:
-    """A virtual environment with these packages, a list each time pip is called.
+    """Make a virtual environment with these packages, one list per call of pip.
 
     `fingerprint` decides whether it is up to date.
     """
@@ -78,13 +78,13 @@ def project() -> None:
 
 
 def lock(name: str) -> str:
-    """A lock's text, "" for what has none."""
+    """Return the text of a lock, "" if there is none."""
     path = LOCKS / name
     return path.read_text() if path.exists() else ""
 
 
 def locked(path: Path) -> list[str]:
-    """What pip is told to install a lock's packages: nothing but files whose hash is in it."""
+    """Return arguments of pip that install the packages of a lock, by hash alone."""
     return ["--require-hashes", "-r", str(path)]
 
 

@@ -86,7 +86,7 @@ def accepted(path: Path, today: date) -> dict[tuple[str, str], str]:
 
 
 def advisories(pin: Pin, index: str) -> Iterator[Advisory]:
-    """What the index knows against a package. Raises NoAnswer."""
+    """Return the advisories of the index on a package. Raise NoAnswer."""
     for one in _asked(f"{index}/pypi/{pin.name}/{pin.version}/json").get("vulnerabilities", ()):
         if not one.get("withdrawn"):
             ids = (str(one["id"]), *map(str, one.get("aliases") or ()))
@@ -133,7 +133,7 @@ def audit(locked: list[Pin], index: str, known: Mapping[tuple[str, str], str]) -
 
 
 def told(one: Advisory, reason: str | None) -> str:
-    """An advisory, and what to do about it."""
+    """Format an advisory with its remedy."""
     what = f"{one.pin.name} {one.pin.version}: {', '.join(one.ids)}: {one.summary}"
     if reason is not None:
         return f"accepted: {what} ({reason})"

@@ -29,7 +29,7 @@ EDITABLE = "editables>=0.5"
 
 
 def inputs() -> dict[str, tuple[str, ...]]:
-    """What each lock is of, as requirements, by its path in this folder."""
+    """Return the requirements of each lock by its path in this folder."""
     told = pyproject()
     project = told["project"]
     runtime = tuple(project["dependencies"])
@@ -50,7 +50,7 @@ def pyproject() -> dict[str, Any]:
 
 
 def extra(name: str, extras: Mapping[str, list[str]]) -> Iterator[str]:
-    """The requirements of an extra, those of our own extras in it written out."""
+    """Return the requirements of an extra, with those of our own extras in it."""
     for requirement in extras[name]:
         own = re.fullmatch(r"pytest-hetgpu\[([\w,]+)\]", requirement)
         if own:
@@ -61,7 +61,7 @@ def extra(name: str, extras: Mapping[str, list[str]]) -> Iterator[str]:
 
 
 def stacks() -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The stacks that are made of wheels, but for those with PyTorch."""
+    """Return the stacks of wheels without PyTorch."""
     from pytest_hetgpu.extensions.stacks.base import family_of, stack_names
 
     for name in stack_names():
@@ -76,12 +76,12 @@ def digest(requirements: Iterable[str]) -> str:
 
 
 def head(requirements: Iterable[str]) -> str:
-    """A lock's first line."""
+    """Return the first line of a lock."""
     return f"# Made by requirements/lock.py of requirements with the digest {digest(requirements)}"
 
 
 def lock(path: Path, requirements: tuple[str, ...], uv: str, *, keep: bool) -> None:
-    """Writes one lock."""
+    """Write one lock."""
     path.parent.mkdir(exist_ok=True)
     argv = [uv, "pip", "compile", "--quiet", "--universal", "--generate-hashes", "--no-header", "--no-annotate"]
     argv += ["--python-version", OLDEST, *([] if keep else ["--upgrade"]), "--output-file", str(path), "-"]
@@ -90,7 +90,7 @@ def lock(path: Path, requirements: tuple[str, ...], uv: str, *, keep: bool) -> N
 
 
 def main(arguments: list[str]) -> int:
-    """Writes all locks."""
+    """Write all locks."""
     beside = Path(sys.executable).with_name("uv")
     uv = str(beside) if beside.exists() else shutil.which("uv")
     if uv is None or set(arguments) - {"--keep"}:
