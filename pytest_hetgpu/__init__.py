@@ -1,7 +1,7 @@
 """Compatibility matrices of GPUs, transports and collectives, run by pytest.
 
-What a scenario module of your own needs for its annotations; the fixtures `scenario`, `cluster` and `run` come with the
-plugin. Names are imported when they are asked for, so that pytest starts as fast with the plugin as without it.
+These are the types for annotations of scenario modules. The fixtures `scenario`, `cluster` and `run` come with the
+plugin. Names are imported on first use, so that pytest starts as fast with the plugin as without it.
 """
 
 from __future__ import annotations

@@ -18,8 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 #: Globs below the repository: Markdown is checked by paragraph, Python by docstring.
 CHECKED = (
     *("README.md", "docs/**/*.md", "tests/test_prose.py", "tests/document_blocks.py", "tests/test_document_*.py"),
-    *("pytest_hetgpu/config/**/*.py", "pytest_hetgpu/extensions/**/*.py", "pytest_hetgpu/model/**/*.py"),
-    *("pytest_hetgpu/planning/**/*.py", "pytest_hetgpu/cluster/**/*.py", "pytest_hetgpu/errors.py"),
+    "pytest_hetgpu/**/*.py",
 )
 #: No sentence has more words. A share of SHARE may have more than GOAL words.
 LIMIT, GOAL, SHARE = 26, 20, 0.03

@@ -152,7 +152,7 @@ def find_baseline(
 ) -> Baseline:
     """Find the baseline that the user calls `name`, for a run over these matrices and cells (matrix and id).
 
-    A history file stands for its newest run that shares a matrix.
+    Take from a history file the newest run that shares a matrix.
 
     Raise UsageError if there is no such run, or if it shares no matrix, no cell or no number with this run.
     """

@@ -62,7 +62,7 @@ def judge_output(
 ) -> Outcome:
     """Judge a job whose output is in the file `result.output`. Return `unknown` if the file cannot be read.
 
-    `knowledge` holds the known failures; None stands for the shipped entries. `further` launches of the job decide
+    `knowledge` holds the known failures; None means the shipped entries. `further` launches of the job decide
     whether it is slow.
     """
     try:

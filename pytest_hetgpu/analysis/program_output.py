@@ -75,7 +75,7 @@ def _read(
 def _exited(
     kind: type[OutputParser], reading: BenchmarkResult, result: RunResult, evidence: Evidence
 ) -> ExitMeaning | None:
-    """Return the meaning of the exit code of the blamed rank, else of the launcher; nothing for a run that was stopped.
+    """Return the meaning of the exit code of the first failed rank, else of the launcher; None if the run was stopped.
 
     If no rank greeted, the code is the launcher's own.
     """

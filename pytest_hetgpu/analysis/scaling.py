@@ -1,7 +1,7 @@
 """Scaling of a workload with its ranks: the efficiency of cells that differ in nothing but their number.
 
-Strong scaling is the same problem on more ranks, weak scaling a problem that grows with them (Amdahl 1967, Gustafson
-1988). t0 and r0 are time and rate on the fewest ranks n0; t and r those on n ranks:
+Strong scaling is the same problem on more ranks (Amdahl 1967). Weak scaling is a problem that grows with them
+(Gustafson 1988). The symbols t0 and r0 are time and rate on the fewest ranks n0; t and r those on n ranks.
 
 | metric | scaling | efficiency |
 |---|---|---|

@@ -49,8 +49,8 @@ def rejudge(
     Known failures are the shipped entries and those of the run's own files, or of `added` in their place. `anonymous`
     switches the reports to pseudonyms from now on. At the end, the run is stored in `history`.
 
-    Raises UsageError, before any verdict is touched, if the folder is no run's or a file is gone. Raises HistoryError
-    if the history cannot be written.
+    Raises UsageError, before any verdict is touched, if the folder is no run's or a file is missing. Raises
+    HistoryError if the history cannot be written.
     """
     folder = RunFolder(run)
     if not (run / "journal").is_dir():

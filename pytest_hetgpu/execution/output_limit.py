@@ -25,8 +25,8 @@ _KEEP_SIZE, _PUNCH_HOLE = 0x1, 0x2  # linux/falloc.h
 def limited(output: Path, limit: float) -> Iterator[Callable[[], int]]:
     """Free the disk space between the first and the last `limit / 2` bytes of the file `output`, while inside.
 
-    A writer continues undisturbed at the end of the file. Yield a function to call after the last write: it removes the
-    hole, puts a line about it in its place, and returns the number of bytes left out. A file system without holes keeps
+    A writer continues undisturbed at the end of the file. Yield a function to call after the last write. It replaces
+    the hole by a line about it, and returns the number of bytes left out. A file system without holes keeps
     everything until then.
     """
     half = int(limit) // 2 if limit != float("inf") else 0

@@ -108,7 +108,7 @@ def find_account() -> Tuple[str, bool]:
 def read_shadow(user: str) -> Tuple[str, int]:
     """Return the password field and the last day of an account, as far as readable.
 
-    The day counts from 1970; -1 stands for none.
+    The day counts from 1970; -1 means none.
     """
     try:
         lines = Path("/etc/shadow").read_text(errors="replace").splitlines()

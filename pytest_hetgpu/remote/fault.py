@@ -230,7 +230,7 @@ def run(options: argparse.Namespace) -> None:
     from harness import MPI, MpiReduction, main
 
     class Faulty(MpiReduction):
-        """A sum of every rank's pattern, by MPI's own operation or by a reduction of ours."""
+        """A sum of the patterns of all ranks, by MPI or by a reduction in Python."""
 
         name = "fault"
         timed = False

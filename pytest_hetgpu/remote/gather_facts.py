@@ -2,7 +2,8 @@
 
     python3 gather_facts.py '{"files": [...], "paths": [...], "commands": {...}, ...}'     (or the request on stdin)
 
-Every key of the request is optional. A glob may hold `{lib}`, `{bin}` or `{site}`, which stand for the folders below:
+Every key of the request is optional. A glob may hold `{lib}`, `{bin}` or `{site}`, which mean the folders below:
+
   files     globs, or [glob, most bytes]: their texts; at most 64 KiB each, and ten thousand files in all
   skip      texts (stripped) that are left out, like a GID of zeros
   paths     globs: existing paths, their real paths, and whether we may read and write them
@@ -161,7 +162,7 @@ def existing(paths: Iterable[str]) -> List[str]:
 
 
 def expand(pattern: str, places: Places) -> List[str]:
-    """Return the glob for each folder that its placeholder stands for."""
+    """Return the glob for each folder of its placeholder."""
     found = re.match(r"\{(lib|bin|site)\}", pattern)
     if not found:
         return [pattern]

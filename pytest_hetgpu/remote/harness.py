@@ -150,7 +150,7 @@ def element_types(text: str) -> List[np.dtype[Any]]:
 def emit_hello(comm: MPI.Intracomm) -> None:
     """Report this rank and the MPI that it loaded: a launcher may load another one than intended.
 
-    No rank goes on before all have reported. A crash of the first would lose the reports of the others.
+    No rank continues before all have reported. A crash of the first would lose the reports of the others.
     """
     emit(
         t="hello",

@@ -1,6 +1,6 @@
 """Holds a Slurm allocation while a process holds our stdin: `python3 -c TEXT salloc OPTIONS...`.
 
-The output of salloc goes to stdout. salloc runs `cat` on a pipe of ours. When `cat` ends, salloc gives the allocation
+salloc prints to stdout. It runs `cat` on a pipe of this process. When `cat` ends, salloc gives the allocation
 back, even if we are killed. A job that still waits does not notice that, so it is cancelled by its number.
 """
 

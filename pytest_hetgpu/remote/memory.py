@@ -1,7 +1,9 @@
 """The memory of an operation's data, and copies in and out.
 
-host      numpy's guarded   pages of the host that the CPU may not access while MPI reads them device    memory of an
-accelerator, of which the host has addresses only managed   memory of an accelerator that the host may access, too
+- host: memory of numpy
+- guarded: pages of the host that the CPU may not access while MPI reads them
+- device: memory of an accelerator, of which the host has addresses only
+- managed: memory of an accelerator that the host may access, too
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ def emit_checks(rank: int, checks: List[List[Any]]) -> None:
 
 
 def version_line(text: str) -> str:
-    """Return the version text of a library as one line, as far as a record has room."""
+    """Return the version text of a library as one line, cut to the size of a record."""
     return " ".join(text.replace("\0", " ").split())[:120]
 
 

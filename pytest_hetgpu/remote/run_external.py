@@ -91,7 +91,7 @@ def from_environment(names: Tuple[str, ...], default: int) -> int:
 def find_program(program: str, folders: List[str]) -> Tuple[str, List[str]]:
     """Return the path of the program; if it is missing, "" and the searched folders.
 
-    The folders are cut to the room of a record.
+    The folders are cut to the size of a record.
     """
     if "/" in program:
         return (program, []) if executable(program) else ("", [program])

@@ -130,8 +130,8 @@ def used(wanted: Iterable[str], pids: Optional[Iterable[int]] = None) -> Segment
 def held_by(pid: int) -> Optional[bytes]:
     """Return the names of files that a process has open or mapped.
 
-    Return None for a process of ours that cannot be inspected. Open files come first: a process that maps a file has it
-    open until then.
+    Return None for a process of this user that cannot be inspected. Open files come first: a process that maps a file
+    has it open until then.
     """
     place = f"/proc/{pid}"
     try:

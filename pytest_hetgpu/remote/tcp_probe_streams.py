@@ -86,7 +86,7 @@ def _send_stream(stream: socket.socket, deadline: float) -> Fields:
 
 
 def _wait_at_most(stream: socket.socket, option: int, seconds: float) -> None:
-    """Set a timeout in the kernel: Python's own timeout would cost a poll(2) per call."""
+    """Set a timeout in the kernel. One in Python would cost a poll(2) per call."""
     micro = max(1000, int(seconds * 1e6))
     stream.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", micro // 1000000, micro % 1000000))
 

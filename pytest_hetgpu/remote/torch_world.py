@@ -165,7 +165,7 @@ def device_of(mine: RankInfo, backend: str, memory: str) -> torch.device:
 
 
 def nccl_options(backend: str, device: torch.device) -> Dict[str, Any]:
-    """Return the device of NCCL's communicator: without it, the first collective guesses."""
+    """Return the device of the NCCL communicator. Without it, the first collective guesses."""
     return {"device_id": device} if backend == "nccl" and device.type == "cuda" else {}
 
 
@@ -273,7 +273,7 @@ def own_sockets() -> Set[str]:
 
 
 def read_link(path: Path) -> Optional[str]:
-    """Return the target of a link; None if it has just gone."""
+    """Return the target of a link; None if it was just removed."""
     try:
         return os.readlink(path)  # noqa: PTH115 - Path.readlink is from Python 3.9
     except OSError:

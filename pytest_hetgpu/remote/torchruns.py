@@ -6,7 +6,7 @@ starts an agent per context: directly for `localhost` and for this host's own na
 exits with the code of the first agent that failed, after the others had time for their last output.
 
 Each agent has a minder on its node, which is this program with `--agent`. The minder creates a log folder for torchrun
-and removes it. It ends torchrun when its standard input closes: then the launcher is gone. Needs Python 3.8.
+and removes it. It ends torchrun when its standard input closes, because the launcher has ended then. Needs Python 3.8.
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ RETRIABLE = ("network_failure", "launch_failure", "transport_unavailable", "time
 class Option:
     """One option; `name` gives `--hetgpu-NAME`, ini key `hetgpu_NAME` and variable `HETGPU_NAME`.
 
-    Of one with `same` a cell needs the value that it had, to be run again; one that `may_be_off` takes the word `off`
-    for its value, too. `least` is the smallest count or size. One that is `bare`, with nothing behind it, means that.
+    `same`: a cell that runs again needs the value that it had. `may_be_off`: the value may be the word `off`. `least`
+    is the smallest count or size. `bare` is the value of the option if the user gives none.
     """
 
     name: str

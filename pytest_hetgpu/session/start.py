@@ -31,7 +31,7 @@ MAIN = "main"
 
 @dataclass(frozen=True)
 class RunRequest:
-    """Everything that a session knows before its run is open. Relative paths start at `here`."""
+    """The inputs of a run before it is open. Relative paths start at `here`."""
 
     suite: MatrixSet
     settings: Settings

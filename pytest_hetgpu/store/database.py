@@ -153,7 +153,7 @@ def _migrate(db: sqlite3.Connection, path: Path) -> None:
 
 @contextmanager
 def _history_errors(path: Path) -> Iterator[None]:
-    """Turn errors of SQLite and of the operating system into HistoryError with a message of ours."""
+    """Turn errors of SQLite and of the operating system into HistoryError with a plain message."""
     try:
         yield
     except sqlite3.Error as error:

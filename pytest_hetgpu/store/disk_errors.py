@@ -16,7 +16,7 @@ _DISK_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO,
 
 @contextmanager
 def storage_errors(folder: Path) -> Iterator[None]:
-    """Turn an error of the disk (full, read-only, gone) into a StorageError that names the file, or `folder`."""
+    """Turn an error of the disk (full, read-only, missing) into a StorageError that names the file, or `folder`."""
     try:
         yield
     except OSError as error:

@@ -8,7 +8,7 @@
               "pairs": [...], "rated": [...], "seconds": 1.7}}
 
 The `state` of a fact is found, absent or unknown. Its `value` is a text, a list of texts, or null if nothing was found.
-In `skew`, `-` stands for an absent fact and `?` for an unknown one. `wire` is present once the bandwidth was measured
+In `skew`, `-` is an absent fact and `?` an unknown one. `wire` is present once the bandwidth was measured
 (`model/bandwidth.py`). A run that inspects no node stores `wire` only.
 """
 

@@ -118,7 +118,7 @@ class RunFolder:
     def prepare(self, label: str) -> Path:
         """Create a cell's folder; return the file of its redacted output.
 
-        Raises OSError if the run's folder is gone.
+        Raises OSError if the run's folder is missing.
         """
         make_folder(self.scenario(label), below=self.path)
         return self.log(label)

@@ -57,12 +57,12 @@ def matrix_file(name: str, path: Path) -> MatrixFile:
 class Journal:
     """The journal of one writer in the run folder `folder`. Every method appends one event, redacted.
 
-    An existing journal is continued: its numbering goes on, and a half line at its end is ended first. `part` counts
+    An existing journal is continued with its numbering, after a newline if its last line is incomplete. `part` counts
     how often the run was resumed. Other processes can detect that the writer of an open journal lives. A `sole` journal
     has one writer at a time; UsageError names the other one.
 
     Raises JournalError if the file cannot be created or written. Raises FolderLost, once per loss, if the run's folder
-    was renamed or deleted. Then `folder` is its new place, `lost` describes the loss, and the journal goes on there.
+    was renamed or deleted. Then `folder` is its new place, `lost` describes the loss, and the journal continues there.
     """
 
     def __init__(self, folder: Path, writer: str, part: int = 0, *, sole: bool = False) -> None:
@@ -174,7 +174,7 @@ class Journal:
         return self._fd >= 0 and rescue.is_lost(self._fd, self.path)
 
     def release_reserved_space(self) -> None:
-        """Release the reserved space on a full disk, which makes room for a few more lines."""
+        """Release the reserved space on a full disk, for a few more lines."""
         self._reserved.release()
 
     def skipped(

@@ -30,7 +30,7 @@ def clean(text: str) -> str:
 
 
 def escape_controls(text: str) -> str:
-    """Escape characters that a terminal would obey, in Python's notation. Keep all others."""
+    """Escape control characters as Python writes them. Keep all others."""
     if text.isascii() and text.isprintable():
         return text
     return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)

@@ -1,8 +1,8 @@
 """Exact tests of a slowdown that assume no distribution of times. Pure.
 
-Times of messages are skewed and have long tails. Tests by ranks and signs fit them, tests on means do not (Hoefler and
-Belli, "Scientific Benchmarking of Parallel Computing Systems", SC 15, rules 5 to 7). Each test returns the probability
-(p) that chance alone shows as much if nothing is slower.
+Times of messages are skewed and have long tails. Tests by ranks and signs fit them, tests on means do not. The source
+is Hoefler and Belli, "Scientific Benchmarking of Parallel Computing Systems", SC 15, rules 5 to 7. Each test returns
+the probability (p) that chance alone shows as much if nothing is slower.
 """
 
 from __future__ import annotations

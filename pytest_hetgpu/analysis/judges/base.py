@@ -115,8 +115,8 @@ def launcher_signal(run: FinishedRun) -> int | None:
     """Return the signal that killed the launcher, or that its exit status 128+N reports for a rank.
 
     Launchers also use such numbers for failures to start (131 and 135 of Open MPI 4, 183 of 5). So only numbers up to
-    31 count, and only if ranks ran. An exit code of 129 of a rank is no SIGHUP: UCX's tools return -127 for wrong
-    usage.
+    31 count, and only if ranks ran. An exit code of 129 of a rank is no SIGHUP: tools of UCX return -127 for
+    wrong usage.
     """
     result = run.result
     if result.timed_out or result.interrupted is not None or result.signal is None:
@@ -223,7 +223,7 @@ def unavailable(run: FinishedRun, cause: Signature | None) -> str:
     """Return `engine` or `stack` if a run failed because that was unavailable, "" for every other run.
 
     The launcher existed when the job was planned. If exec does not find it any more, or it is absent after the run, it
-    has gone since. Ranks and their launcher may then fail in any way.
+    was removed since. Ranks and their launcher may then fail in any way.
     """
     if run.result.launcher_gone and has_failed(run):
         return "stack"

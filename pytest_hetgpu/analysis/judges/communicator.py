@@ -76,7 +76,7 @@ def _torch_of(stack: Stack, backend: str) -> Stack:
 
 
 def matches_stack(stack: Stack, library: str) -> bool:
-    """Return whether the library's version string names the stack's vendor and version (5.0 stands for every 5.0.x)."""
+    """Return whether the library's version string names the stack's vendor and version (5.0 means every 5.0.x)."""
     words = re.sub(r"\([^()]*\)", "", library.partition(",")[0][:100]).lower()
     vendor = re.sub(r"[^a-z0-9]", "", stack.vendor.lower()) in re.sub(r"[^a-z0-9]", "", words)
     return vendor and re.search(rf"(?<![\d.]){re.escape(stack.version.lower())}(?!\d)", words) is not None

@@ -10,8 +10,8 @@ frame at any byte. Output of other ranks comes in between, and the rest ends a l
 
 The border between head or tail and foreign text is invisible. But only one way to make LLLL bytes of the two has the
 CRC. A frame cut once is found wherever the cut is; one cut twice is lost, and counted. Open MPI 5.0 keeps lines whole.
-Open MPI 4.1 reads from terminals: under a flood of output it cuts a third of all frames of 2 kB once, and one in some
-thousands twice.
+Open MPI 4.1 reads from terminals. Under a flood of output it cuts a third of all frames of 2 kB once. It cuts one in
+some thousands twice.
 """
 
 from __future__ import annotations

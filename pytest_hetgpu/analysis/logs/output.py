@@ -39,7 +39,7 @@ class OutputLines:
         self.starts: dict[int, StartedProgram] = {}
 
     def lines(self) -> Iterator[tuple[str, int]]:
-        """Yield text and number of each line that is no record of ours.
+        """Yield text and number of each line that is no record.
 
         A line that is too long comes in pieces. If a line was overwritten, its last version counts. Raise OSError if
         the log cannot be read.

@@ -99,7 +99,7 @@ class ScanResult:
         return {(hello.host.split(".")[0], hello.pid): rank for rank, hello in self.records.hellos.items()}
 
     def survived(self, match: FailureMatch) -> bool:
-        """Return whether the program went on after a match: a line that only it can have written follows."""
+        """Return whether a line that only the program can have written follows a match."""
         if match.priority >= Priority.CONSEQUENCE:
             return True
         last = self._last_of_program

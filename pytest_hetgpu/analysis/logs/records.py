@@ -1,6 +1,6 @@
 """Reader of ranks' records (`remote/records.py`) in a run's raw output. Pure: bytes in, nouns out.
 
-A log may hold anything. Text that is no record of ours is skipped. A record that is damaged, or has values that none
+A log may hold anything. Text that is no record is skipped. A record that is damaged, or has values that none
 may have, is counted and dropped.
 """
 

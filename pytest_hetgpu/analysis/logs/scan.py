@@ -61,7 +61,7 @@ class Subscription:
 class Scan:
     """Scan that feeds subscriptions; `head` and `tail` keep the first and last lines, `lines` counts all.
 
-    A line that holds one of the words `noise` goes to no subscription. A long block of such lines also ends every
+    A line with one of the words `noise` is passed to no subscription. A long block of such lines also ends every
     context.
     """
 

@@ -86,9 +86,9 @@ def _health(job: Job, failed: Mapping[str, str], why: str, *, came_up: bool, rea
 def quarantined(seen: Iterable[HealthReported], limit: int = LIMIT) -> dict[str, str]:
     """Return the quarantined nodes in order, each with the reason.
 
-    A node is quarantined after `limit` failures in a row to provision it, or after one more if it was lost or named by
-    failures to start. So is a node with which as many jobs did not start, in at least two different sets of nodes,
-    while jobs without it do: one set alone may be at fault.
+    A node is quarantined after `limit` failures in a row to provision it. It is after one more failure if it was lost,
+    or if failures to start name it. So is a node with which as many jobs did not start, while jobs without it do. These
+    jobs need at least two different sets of nodes, for one set alone may be at fault.
     """
     records: dict[str, _Record] = {}
     found: dict[str, str] = {}

@@ -1,10 +1,10 @@
 """List scheduling with one reservation: which task runs on which worker, and when. Pure; independent of xdist.
 
 The rule is that of batch schedulers (EASY backfilling: Lifka, "The ANL/IBM SP Scheduling System", 1995). Tasks are
-ordered. The first one gets its hosts, or, if some are busy, a reservation of all of them for the time when the last one
-should be free. Other tasks start before it only if they need none of these hosts, or should end before that time.
+ordered. The first one gets its hosts. If some are busy, it gets a reservation of all for the time when the last should
+be free. Other tasks start before it only if they need none of these hosts, or should end before that time.
 
-A worker of pytest-xdist starts a test only once it knows the next one. So each worker that runs a task has a parked
+A worker of pytest-xdist starts a test only once it has the next one. So each worker that runs a task has a parked
 task, too. It starts when another task is parked behind it, or when the worker learns that it was the last.
 """
 
@@ -78,7 +78,7 @@ class Scheduler:
         return state.running or state.released
 
     def close_worker(self, worker: Hashable) -> None:
-        """Close a worker that was told that nothing follows: it runs its parked task now, and gets no other."""
+        """Close a worker that gets no other task: it runs its parked one now."""
         state = self.workers[worker]
         self._empty.pop(worker, None)
         if state.parked:

@@ -41,7 +41,7 @@ class HostScheduling(LoadScheduling):  # type: ignore[misc]  # xdist is not type
 
     @property
     def tests_finished(self) -> bool:
-        """Whether every worker may be told that nothing follows."""
+        """Whether no worker gets another test."""
         return self.collection_is_completed and (self._scheduler is None or self._scheduler.finished)
 
     @property

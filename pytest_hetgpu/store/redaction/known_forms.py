@@ -1,7 +1,7 @@
 """Finds known secret values in bytes, in any printed form. Pure.
 
-A search first finds the head of a form: RE2 has no room for all forms of a private key. It compares the rest at each
-head.
+A search first finds the head of a form: all forms of a private key exceed the memory of RE2. It compares the rest at
+each head.
 """
 
 from __future__ import annotations
@@ -78,6 +78,6 @@ def _base64_head(form: bytes) -> bytes:
 
 
 def _file_bytes(form: str) -> Iterator[bytes]:
-    """Yield a form as it stands in a file, if its surrogates stand for bytes that are not UTF-8."""
+    """Yield a form as a file contains it, if its surrogates mean bytes that are not UTF-8."""
     with suppress(UnicodeEncodeError):
         yield form.encode("utf-8", "surrogateescape")

@@ -1,8 +1,8 @@
 """Redacts a log of any size in one pass. Only lines that may hold a secret cost more than a search.
 
-The output of a job goes to a private folder (`RunFolder.raw`). After the job has ended, `publish` writes the redacted
-text to the cell's folder for reports, recipes and judges. The raw log stays private if the two differ. Otherwise only
-one file remains.
+The output of a job is written to a private folder (`RunFolder.raw`). After the job has ended, `publish` writes the
+redacted text to the cell's folder for reports, recipes and judges. The raw log stays private if the two differ.
+Otherwise only one file remains.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Removes secrets from everything that goes into a report.
+"""Removes secrets from everything that enters a report.
 
 A secret is recognised in four ways. The first is its own form (a private key, a cloud or forge token). The second is
 the text before it (`password=`, `Authorization:`, the user part of a URL). The third is the name of its variable. The
@@ -244,7 +244,7 @@ def redact_env(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def redact_argv(argv: Sequence[str]) -> list[str]:
-    """Remove secrets from a command line, token by token: `TOKEN=...`, `--password ...`, MPICH's `-genv NAME VALUE`."""
+    """Remove secrets from a command line, token by token: `TOKEN=...`, `--password ...`, `-genv NAME VALUE`."""
     if _names.get() is None and _is_clean(list(argv)):
         return list(argv)
     out: list[str] = []
