@@ -54,8 +54,9 @@ fi
 # Acceptance tests start pytest a hundred times; without bytecode each start would compile every module again.
 unset PYTHONDONTWRITEBYTECODE
 export HETGPU_REQUIRE=stack,xdist,lint,testinfra,docker,ssh,corpus,re2,torch,cc,browser,slurm,netns
-# Ledgers of earlier runs on this machine are not this run's to judge.
+# Ledgers and folders of earlier runs on this machine are not this run's to judge.
 HETGPU_LEDGERS=$(mktemp -d)
+stamp=$(mktemp)
 export HETGPU_LEDGERS
 
 start_engine() {
@@ -96,7 +97,7 @@ make_stacks() {
 nothing_left() {
   say "nothing is left of all that"
   local left
-  left=$(docker ps -aq --filter label=hetgpu.run; docker network ls -q --filter label=hetgpu.run; find /tmp -maxdepth 1 '(' -name 'hetgpu-????????' -o -name 'h[ef]-????????' ')')
+  left=$(docker ps -aq --filter label=hetgpu.run; docker network ls -q --filter label=hetgpu.run; find /tmp -maxdepth 1 '(' -name 'hetgpu-????????' -o -name 'h[ef]-????????' ')' -newer "$stamp")
   [ -z "$left" ] || { docker ps -a; docker network ls; ls -ld /tmp/hetgpu-*; exit 1; } >&2
   .venv/bin/hetgpu clean
 }
