@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import shutil
 import signal
 import subprocess
 import sys
@@ -54,12 +55,12 @@ def books(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Iterator[Callable[[str], subprocess.Popen[str]]]:
+def run(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     with contextlib.ExitStack() as ending:
 
-        def started(kind: str) -> subprocess.Popen[str]:
+        def started(kind: str, *prefix: str) -> subprocess.Popen[str]:
             env = {**os.environ, "PYTHONPATH": str(ROOT)}
-            argv = [sys.executable, "-c", PROGRAM, kind, str(tmp_path / "output")]
+            argv = [*prefix, sys.executable, "-c", PROGRAM, kind, str(tmp_path / "output")]
             one = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=env, start_new_session=True)
             ending.enter_context(one)
             ending.callback(one.kill)
@@ -95,7 +96,7 @@ def clean(*options: str) -> int:
     return main(["clean", "--run", os.environ["RUN"], *options])
 
 
-Run = Callable[[str], subprocess.Popen[str]]
+Run = Callable[..., subprocess.Popen[str]]
 
 
 def test_a_run_that_ends_well_leaves_neither_guardian_nor_ledger(run: Run, books: Path) -> None:
@@ -122,19 +123,30 @@ def test_processes_of_a_killed_run_are_killed_wherever_they_went(run: Run, books
     until(lambda: not running([guardian]))
 
 
+@pytest.fixture
+def own_memory() -> Iterator[int]:
+    """The process number of a mount namespace with an empty /dev/shm: other runs remove unused segments, too."""
+    unshare = shutil.which("unshare")
+    if os.geteuid() or unshare is None or subprocess.run((unshare, "-m", "true"), check=False).returncode:
+        pytest.skip("needs a mount namespace")
+    script = "mount -t tmpfs tmpfs /dev/shm && echo ready && exec sleep 600"
+    with subprocess.Popen((unshare, "-m", "sh", "-c", script), stdout=subprocess.PIPE, text=True) as keeper:
+        assert keeper.stdout is not None
+        assert keeper.stdout.readline() == "ready\n"
+        yield keeper.pid
+        keeper.kill()
+
+
 def test_shared_memory_of_ranks_that_died_with_their_run_goes(
-    run: Run, books: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, books: Path, monkeypatch: pytest.MonkeyPatch, own_memory: int
 ) -> None:
-    before, since = (Path(f"/dev/shm/mpich_shm_{secrets.token_hex(4)}_0") for _ in range(2))
-    monkeypatch.setenv("SEGMENT", str(since))
-    before.touch(mode=0o600)
-    try:
-        assert run("memory").wait(PATIENCE) == -signal.SIGKILL
-        until(lambda: not list(books.iterdir()))
-        assert (before.exists(), since.exists()) == (True, False)
-    finally:
-        before.unlink()
-        since.unlink(missing_ok=True)
+    before, since = "mpich_shm_1bb34a04_0", "mpich_shm_1bb34a05_0"
+    monkeypatch.setenv("SEGMENT", f"/dev/shm/{since}")
+    folder = Path(f"/proc/{own_memory}/root/dev/shm")
+    (folder / before).touch(mode=0o600)
+    assert run("memory", "nsenter", "-m", "-t", str(own_memory)).wait(PATIENCE) == -signal.SIGKILL
+    until(lambda: not list(books.iterdir()))
+    assert [path.name for path in folder.iterdir()] == [before]
 
 
 def test_the_guardian_is_small_and_holds_nothing_of_the_run(run: Run, tmp_path: Path) -> None:
