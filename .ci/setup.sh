@@ -9,13 +9,13 @@ say() { printf '\n== %s  [%(%H:%M:%S)T]\n' "$*" -1; }
 ended() {
   if [ -n "${engine:-}" ] && ! timeout 30 docker network ls >/dev/null; then
     say "the container engine does not answer; its calls that wait for a lock"
-    kill -USR1 "$engine"
+    kill -USR1 "$engine" || true
     for _ in $(seq 50); do
       compgen -G '/var/run/docker/goroutine-stacks-*' >/dev/null && break
       sleep 0.2
     done
-    awk -v RS= '/semacquire/' /var/run/docker/goroutine-stacks-* | grep -o 'docker/[a-z/]*\.([^)]*)\.[A-Za-z]*' | sort | uniq -c | sort -rn | head -25
-    kill -9 "$engine"
+    awk -v RS= '/semacquire/' /var/run/docker/goroutine-stacks-* | grep -o 'docker/[a-z/]*\.([^)]*)\.[A-Za-z]*' | sort | uniq -c | sort -rn | head -25 || true
+    kill -9 "$engine" || true
   fi
   kill "${engine:-}" "${page:-}" 2>/dev/null || true
   wait

@@ -90,7 +90,7 @@ class LedgerTracker(ResourceTracker):
                 if self._watchdog is None:
                     self._watchdog = self._start_watchdog()
             except (OSError, UsageError) as error:
-                self.trouble = f"no guardian: should this run be killed, what it started stays behind ({error})"
+                self.trouble = f"no watchdog ({error}): if this run is killed, its processes stay until `hetgpu clean`"
             return self._count
 
     def _close_location(self, number: int) -> None:

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import psutil
 import pytest
@@ -25,6 +26,7 @@ ROOT = Path(pytest_hetgpu.__file__).parent.parent
 PROGRAM = """
 import os, subprocess, sys, threading
 from pathlib import Path
+from typing import NoReturn
 from pytest_hetgpu.model.job import Command
 from pytest_hetgpu.cluster.cleanup.tracker import track_resources
 from pytest_hetgpu.extensions.runtimes.local import Local
@@ -97,6 +99,7 @@ def clean(*options: str) -> int:
 
 
 Run = Callable[..., subprocess.Popen[str]]
+Lacking = Callable[[str, str], NoReturn]
 
 
 def test_a_run_that_ends_well_leaves_neither_guardian_nor_ledger(run: Run, books: Path) -> None:
@@ -124,11 +127,11 @@ def test_processes_of_a_killed_run_are_killed_wherever_they_went(run: Run, books
 
 
 @pytest.fixture
-def own_memory() -> Iterator[int]:
+def own_memory(lacking: Lacking) -> Iterator[int]:
     """The process number of a mount namespace with an empty /dev/shm: other runs remove unused segments, too."""
     unshare = shutil.which("unshare")
     if os.geteuid() or unshare is None or subprocess.run((unshare, "-m", "true"), check=False).returncode:
-        pytest.skip("needs a mount namespace")
+        lacking("netns", "a mount namespace needs root and unshare")
     script = "mount -t tmpfs tmpfs /dev/shm && echo ready && exec sleep 600"
     with subprocess.Popen((unshare, "-m", "sh", "-c", script), stdout=subprocess.PIPE, text=True) as keeper:
         assert keeper.stdout is not None
@@ -208,7 +211,7 @@ def test_a_run_without_a_place_for_its_ledger_goes_on_and_says_so(books: Path, t
     argv = [sys.executable, "-c", program, "short", str(tmp_path / "output")]
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     said = subprocess.run(argv, env=env, capture_output=True, text=True, check=True, timeout=PATIENCE)
-    assert "no guardian: should this run be killed" in said.stdout
+    assert "): if this run is killed, its processes stay until `hetgpu clean`" in said.stdout
     assert deep(tmp_path)
 
 
