@@ -22,7 +22,6 @@ from pytest_hetgpu.analysis.judges.transport import TransportJudge
 from pytest_hetgpu.analysis.logs.mpi_version import parse_mpi_version
 from pytest_hetgpu.analysis.logs.parse import TransportLogReader, read_evidence, scan_log
 from pytest_hetgpu.analysis.logs.text_search import find_texts
-from pytest_hetgpu.analysis.program_output import with_program_output
 from pytest_hetgpu.analysis.rank_outcomes import rank_outcomes
 from pytest_hetgpu.analysis.rank_timeline import timeline
 from pytest_hetgpu.config.known_failures.entries import KnownFailures
@@ -89,7 +88,12 @@ def _proof(job: Job) -> TransportLogReader:
 
 
 def _read(job: Job, result: RunResult) -> Evidence:
-    return with_program_output(job.demand, result, read_evidence(Path(result.output), proof=_proof(job)))
+    evidence = read_evidence(Path(result.output), proof=_proof(job))
+    if job.demand.external is None:
+        return evidence
+    from pytest_hetgpu.analysis.program_output import with_program_output
+
+    return with_program_output(job.demand, result, evidence)
 
 
 def _known(

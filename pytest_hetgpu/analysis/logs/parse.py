@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -74,7 +74,12 @@ class TransportLogReader(Protocol):
 
 def log_parsers() -> tuple[LogParser, ...]:
     """Return a new instance of each log parser."""
-    return tuple(find("signatures", name, LogParser)() for name in names("signatures"))  # type: ignore[type-abstract]
+    return tuple(parser() for parser in _parsers())
+
+
+@cache
+def _parsers() -> tuple[type[LogParser], ...]:
+    return tuple(find("signatures", name, LogParser) for name in names("signatures"))  # type: ignore[type-abstract]
 
 
 @dataclass(frozen=True)

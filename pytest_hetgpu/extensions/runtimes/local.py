@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -161,7 +162,12 @@ def _content(path: str) -> bytes | None:
 
 def inherited(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the environment that a command inherits, without variables that would make it a rank of another job."""
-    return {name: value for name, value in environ.items() if not _NOT_INHERITED.match(name)}
+    return {name: value for name, value in environ.items() if _is_inherited(name)}
+
+
+@lru_cache(maxsize=4096)
+def _is_inherited(name: str) -> bool:
+    return not _NOT_INHERITED.match(name)
 
 
 def home(own: Mapping[str, str]) -> dict[str, str]:

@@ -74,9 +74,9 @@ class TerminalReporter:
 
     def pytest_report_teststatus(self, report: Any, config: Any) -> tuple[str, str, Any] | None:
         """Leave the line to `pytest_runtest_logreport`, except with -v (our line is the word) and -q (letters)."""
-        pairs = cell_pairs(report)
         verbosity = config.get_verbosity()
-        if pairs is None or verbosity < 0 or report.when == "teardown":
+        pairs = None if verbosity < 0 or report.when == "teardown" else cell_pairs(report)
+        if pairs is None:
             return None
         category, word = _category(report)
         if verbosity > 0:
@@ -84,10 +84,12 @@ class TerminalReporter:
         return category, "", (word, markup(pairs))
 
     def pytest_runtest_logreport(self, report: Any) -> None:
+        if report.when == "teardown":
+            return
         pairs = cell_pairs(report)
         if pairs is None:
             self.others += report.when == "call" and report.passed
-        elif report.when != "teardown":
+        else:
             self.seen[pairs.matrix, pairs.scenario] = pairs
             if not self.config.get_verbosity():
                 self.show(report, pairs)

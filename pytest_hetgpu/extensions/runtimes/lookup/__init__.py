@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import cache
 
 from pytest_hetgpu.errors import HetgpuError, ProvisionError, UsageError
 from pytest_hetgpu.extensions.registry import check, find, names
@@ -17,6 +18,7 @@ FAKE = "fake"
 """The runtime for tests, which has no nodes of a job."""
 
 
+@cache
 def runtime_of(name: str) -> type[NodeProvider]:
     """Return the class of a runtime; the base class for one that cannot be imported.
 
