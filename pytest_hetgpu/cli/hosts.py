@@ -43,7 +43,7 @@ def extension_lines() -> Iterator[str]:
     """Yield the extensions of other packages, and those of unknown families."""
     for one in registry.added():
         yield f"{one.family}: {clean(str(one))}"
-    for one in registry.strangers():
+    for one in registry.unknown_entry_points():
         yield clean(f"~ {one}: {one.family!r} is no family here {known(one.family, registry.FAMILIES, 20)}")
 
 
