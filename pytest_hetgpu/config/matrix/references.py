@@ -168,14 +168,14 @@ class _ReferenceReader:
             self.report(f"workload {cell[2]!r} has no bandwidth, only a latency", "of")
             return False
         if self.rule.shape.of == "wire":
-            return self._has_wire(cell, settings)
+            return self._has_link(cell, settings)
         silent = [name for name in settings.nodes if self.document.hardware[name].fabric.gbps is None]
         for name in silent:
             self.report(f"hardware {name!r} has no fabric speed: set fabric.gbps", "of")
         return not silent
 
-    def _has_wire(self, cell: Cell, settings: CellSettings) -> bool:
-        """Return whether a wire can connect the nodes of a cell."""
+    def _has_link(self, cell: Cell, settings: CellSettings) -> bool:
+        """Return whether a network link can connect the nodes of a cell."""
         local = all(self.document.hardware[name].runtime == "local" for name in settings.nodes)
         if len(settings.nodes) > 1 and not local:
             return True
