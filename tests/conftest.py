@@ -14,7 +14,7 @@ from typing import NoReturn
 
 import pytest
 
-from pytest_hetgpu.config.matrix.document import Document
+from pytest_hetgpu.config.matrix.document import Matrix
 from pytest_hetgpu.config.matrix.reader import read
 from pytest_hetgpu.errors import MatrixError
 from pytest_hetgpu.planning.expand import expand
@@ -118,7 +118,7 @@ def engine(lacking: Need) -> None:
             lacking("docker", f"no image {tag} ({done.stderr.strip()}): containers/make-base bookworm trixie")
 
 
-Reads = Callable[..., Document]
+Reads = Callable[..., Matrix]
 
 
 @pytest.fixture
@@ -126,7 +126,7 @@ def reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Reads:
     """Reads the text of a matrix, which matrix_errors call `m.yaml`; keywords are its environment."""
     monkeypatch.chdir(tmp_path)
 
-    def read_text(text: str, **environ: str) -> Document:
+    def read_text(text: str, **environ: str) -> Matrix:
         Path("m.yaml").write_text(text, encoding="utf-8")
         return read(Path("m.yaml"), environ)
 

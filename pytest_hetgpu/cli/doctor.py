@@ -146,8 +146,8 @@ def _group_by_connection(inventory: Inventory) -> dict[HostConnection, list[tupl
     for kind, hosts in inventory.hardware.items():
         for host in hosts:
             places.setdefault(connection_to(host), []).append((kind, host))
-    for offer in inventory.offers:
-        places.setdefault(connection_to(offer.host), []).append((kind_of(offer.claim), offer.host))
+    for one in inventory.configured_hosts:
+        places.setdefault(connection_to(one.host), []).append((kind_of(one.entry), one.host))
     return places
 
 
@@ -263,7 +263,7 @@ def run(given: str | None, as_json: bool, print_line: Callable[[str], None], onl
     if as_json:
         print_line(to_json(diagnoses, suite.inventory))
     else:
-        if only_list or suite.inventory.gathered:
+        if only_list or suite.inventory.sources:
             for line in (*inventory_lines(suite.inventory), ""):
                 print_line(line)
         for line in render(diagnoses):

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pytest_hetgpu.config.inventory.inventory import Host, Inventory
-from pytest_hetgpu.config.inventory.sources import Gathered, SourcedHost, kind_of
+from pytest_hetgpu.config.inventory.sources import LoadedSource, SourcedHost, kind_of
 from pytest_hetgpu.extensions import registry
 from pytest_hetgpu.model.messages import known
 from pytest_hetgpu.store.text import clean
@@ -21,7 +21,7 @@ def inventory_lines(inventory: Inventory) -> Iterator[str]:
         yield f"{inventory.file} gives {name}: {_count(len(hosts), 'host')}"
         yield from _first_lines([_describe_host(host) for host in hosts])
     hosts_of = _hosts(inventory)
-    for one in inventory.gathered:
+    for one in inventory.sources:
         yield from _source_lines(one, hosts_of)
 
 
@@ -32,10 +32,10 @@ def inventory_json(inventory: Inventory) -> list[dict[str, Any]]:
     if inventory.hardware:
         hosts = [{"kind": name, **_host_json(host)} for name, hosts in inventory.hardware.items() for host in hosts]
         sources.append({"source": inventory.file, "hosts": hosts, "left": []})
-    for one in inventory.gathered:
-        claims = [{**_claim_json(claim), **_host_json(hosts_of[id(claim)])} for claim in one.claims]
-        left = [{"name": entry.name, "why": entry.why, "line": entry.line} for entry in one.left]
-        sources.append({"source": str(one.spec), "hosts": claims, "left": left})
+    for one in inventory.sources:
+        listed = [{**_entry_json(host), **_host_json(hosts_of[id(host)])} for host in one.hosts]
+        left = [{"name": entry.name, "why": entry.why, "line": entry.line} for entry in one.skipped]
+        sources.append({"source": str(one.spec), "hosts": listed, "left": left})
     return sources
 
 
@@ -43,29 +43,29 @@ def extension_lines() -> Iterator[str]:
     """Yield the extensions of other packages, and those of unknown families."""
     for one in registry.added():
         yield f"{one.family}: {clean(str(one))}"
-    for one in registry.strangers():
+    for one in registry.unknown_entry_points():
         yield clean(f"~ {one}: {one.family!r} is no family here {known(one.family, registry.FAMILIES, 20)}")
 
 
 def _hosts(inventory: Inventory) -> Mapping[int, Host]:
-    return {id(offer.claim): offer.host for offer in inventory.offers}
+    return {id(one.entry): one.host for one in inventory.configured_hosts}
 
 
-def _source_lines(one: Gathered, hosts_of: Mapping[int, Host]) -> Iterator[str]:
-    yield f"{clean(str(one.spec))} ({one.title}) gives {_count(len(one.claims), 'host')}"
+def _source_lines(one: LoadedSource, hosts_of: Mapping[int, Host]) -> Iterator[str]:
+    yield f"{clean(str(one.spec))} ({one.title}) gives {_count(len(one.hosts), 'host')}"
     kinds: dict[str, list[SourcedHost]] = {}
-    for claim in one.claims:
-        kinds.setdefault(kind_of(claim), []).append(claim)
-    for kind, claims in kinds.items():
-        yield f"  {clean(kind)}: {_count(len(claims), 'host')}"
+    for entry in one.hosts:
+        kinds.setdefault(kind_of(entry), []).append(entry)
+    for kind, entries in kinds.items():
+        yield f"  {clean(kind)}: {_count(len(entries), 'host')}"
         yield from (
-            f"  {line}" for line in _first_lines([_describe_claim(claim, hosts_of[id(claim)]) for claim in claims])
+            f"  {line}" for line in _first_lines([_describe_entry(entry, hosts_of[id(entry)]) for entry in entries])
         )
-    if one.left:
+    if one.skipped:
         yield "  left out:"
         yield from (
             f"  {line}"
-            for line in _first_lines([f"{entry.name} {entry.why}{_line_suffix(entry.line)}" for entry in one.left])
+            for line in _first_lines([f"{entry.name} {entry.why}{_line_suffix(entry.line)}" for entry in one.skipped])
         )
 
 
@@ -83,8 +83,8 @@ def _count(count: int, what: str) -> str:
     return f"{count:,} {what}{'s' * (count != 1)}"
 
 
-def _describe_claim(claim: SourcedHost, host: Host) -> str:
-    found = claim.found
+def _describe_entry(entry: SourcedHost, host: Host) -> str:
+    found = entry.found
     details = [
         f"called {found.name}" if found.name not in ("", found.address) else "",
         f"{found.gpus} GPU{'s' * (found.gpus != 1)}" if found.gpus else "",
@@ -116,7 +116,7 @@ def _host_json(host: Host) -> dict[str, Any]:
     }
 
 
-def _claim_json(claim: SourcedHost) -> dict[str, Any]:
-    found = claim.found
+def _entry_json(entry: SourcedHost) -> dict[str, Any]:
+    found = entry.found
     details = {"name": found.name, "groups": list(found.groups), "gpus": found.gpus, "slots": found.slots}
-    return {"kind": kind_of(claim), **details, "line": found.line}
+    return {"kind": kind_of(entry), **details, "line": found.line}

@@ -12,6 +12,7 @@ from pytest_hetgpu.extensions.hardware.base import Platform
 from pytest_hetgpu.extensions.registry import find
 from pytest_hetgpu.extensions.runtimes.base import RemoteNode, Runtime, StackDumper
 from pytest_hetgpu.model.job import Job, Node
+from pytest_hetgpu.model.old_spellings import Renamed
 
 if TYPE_CHECKING:
     from pytest_hetgpu.cluster.preflight.warning import PreflightWarning
@@ -37,7 +38,7 @@ class ClusterNode:
 class Cluster:
     """The nodes of one job. `control` is a node without ranks that starts it; None: the first node does.
 
-    `concerns` are the warnings of preflight, the certain and worst first. `wire` is the bandwidth between the nodes, if
+    `concerns` are the warnings of preflight, the certain and worst first. `link` is the bandwidth between the nodes, if
     it was measured.
     """
 
@@ -45,7 +46,8 @@ class Cluster:
     nodes: tuple[ClusterNode, ...]
     control: ClusterNode | None = None
     concerns: tuple[PreflightWarning, ...] = ()
-    wire: LinkBandwidth | None = None
+    link: LinkBandwidth | None = None
+    wire = Renamed("link")
 
     @property
     def launcher(self) -> Runtime:

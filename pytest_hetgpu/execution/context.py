@@ -99,11 +99,11 @@ class RunContext:
         return FactsCache(self.folder.path)
 
     @cached_property
-    def wires(self) -> LinkBandwidths:
+    def links(self) -> LinkBandwidths:
         """The bandwidths of links that this process has measured."""
         from pytest_hetgpu.cluster.bandwidth.measure import LinkBandwidths
 
-        return LinkBandwidths(self.folder.path, self.journal, self.options.wire_seconds or 0.0)
+        return LinkBandwidths(self.folder.path, self.journal, self.options.link_seconds or 0.0)
 
     def cell(self, scenario: Scenario, *, verbose: bool = False) -> CellRun:
         """Return the state of a cell before its first step."""

@@ -112,7 +112,7 @@ def _settled(cluster: Cluster, result: RunResult, before: dict[str, int]) -> Run
     unplugged = cluster.unplugged() if result.returncode or result.timed_out else ()
     _note(Path(result.output), [f"hetgpu: {why}" for why in (*lost, *(f"interface {one}" for one in unplugged))])
     survivors = (*result.survivors, *survivors)
-    return replace(result, survivors=survivors, lost=lost, unplugged=unplugged, traffic=moved, wire=cluster.wire)
+    return replace(result, survivors=survivors, lost=lost, unplugged=unplugged, traffic=moved, wire=cluster.link)
 
 
 def _launcher_gone(job: Job, result: RunResult) -> bool:

@@ -22,7 +22,7 @@ class RunOptions:
     #: `warn`, `strict` or `off`.
     preflight: str = "warn"
     #: Seconds of each measurement of the link between nodes; None: no measurement.
-    wire_seconds: float | None = None
+    link_seconds: float | None = None
     retries: Retries = NO_RETRIES
     budget: Budget = UNLIMITED
     #: Failures in a row after which a node is quarantined; None: never.

@@ -32,7 +32,7 @@ def add_thresholds(run: RunContext, cluster: Cluster, connect: Connect) -> Clust
     job, baseline = cluster.job, run.options.baseline
     given = run.suite.scenario(job).references
     found = [
-        references.from_link(given, job.demand, cluster.wire),
+        references.from_link(given, job.demand, cluster.link),
         references.from_cells(given, job.demand, lambda cell: _measure(run, job, cell, connect)),
         baseline.limits(job) if baseline else {},
     ]

@@ -199,6 +199,6 @@ def _write(run: RunContext, cell: CellRun) -> CellRun:
 
 def _with_link(run: RunContext, cluster: Cluster) -> Cluster:
     """Return the cluster with the bandwidth of the link between its nodes, if its job measures one over it."""
-    if run.options.wire_seconds is None or not can_measure_link(cluster.job):
+    if run.options.link_seconds is None or not can_measure_link(cluster.job):
         return cluster
-    return replace(cluster, wire=run.wires.of(cluster))
+    return replace(cluster, link=run.links.of(cluster))

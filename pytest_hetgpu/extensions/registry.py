@@ -52,7 +52,7 @@ def extension_errors() -> tuple[str, ...]:
     return tuple(_extension_errors())
 
 
-def strangers() -> tuple[Extension, ...]:
+def unknown_entry_points() -> tuple[Extension, ...]:
     """Return entry points whose group is no extension type: misspelt, or for another release of this package."""
     return tuple(one for one in extensions() if one.family not in FAMILIES)
 

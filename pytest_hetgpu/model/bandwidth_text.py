@@ -10,19 +10,19 @@ MORE = (
 )
 
 
-def describe_link(wire: LinkBandwidth) -> str:
+def describe_link(link: LinkBandwidth) -> str:
     """Describe a link: `pump 1, 4 streams, node1 to node0, round trip 36 us`.
 
     Caveats follow. If the bandwidth is not known, the text gives the reason.
     """
-    if wire.gbs is None:
-        return f"not known: {wire.why}"
-    parts = [wire.source]
-    if wire.between:
-        parts.append(" to ".join(wire.between))
-    if wire.rtt is not None:
-        parts.append(f"round trip {wire.rtt:.0f} us")
-    return ", ".join((*parts, *wire.caveats))
+    if link.gbs is None:
+        return f"not known: {link.why}"
+    parts = [link.source]
+    if link.between:
+        parts.append(" to ".join(link.between))
+    if link.rtt is not None:
+        parts.append(f"round trip {link.rtt:.0f} us")
+    return ", ".join((*parts, *link.caveats))
 
 
 def gbs(value: float) -> str:

@@ -78,15 +78,15 @@ def _middle(repeats: Sequence[Measurement]) -> Measurement:
     return replace(last, value=found.middle if found else last.value, samples=samples)
 
 
-def link_fraction(measured: Measurement, wire: LinkBandwidth | None) -> float | None:
+def link_fraction(measured: Measurement, link: LinkBandwidth | None) -> float | None:
     """Return a bus bandwidth as a fraction of the bandwidth between the nodes (`RunResult.wire`).
 
     Return None for another metric, if no data moved, or if the link bandwidth is not known. In a ring, busbw is the
     load of each link in one direction, and so is the link bandwidth (doc/PERFORMANCE.md of nccl-tests).
     """
-    if measured.metric != "busbw" or wire is None or not wire.gbs or not measured.value > 0:
+    if measured.metric != "busbw" or link is None or not link.gbs or not measured.value > 0:
         return None
-    return measured.value / wire.gbs
+    return measured.value / link.gbs
 
 
 def _of_row(row: Row) -> Iterable[Measurement]:

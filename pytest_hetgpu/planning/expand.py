@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
 from pytest_hetgpu.config.matrix.diagnostics import Diagnostics
-from pytest_hetgpu.config.matrix.document import Document, Rule
+from pytest_hetgpu.config.matrix.document import Matrix, Rule
 from pytest_hetgpu.config.matrix.references import Cells as AllCells
 from pytest_hetgpu.config.matrix.references import references
 from pytest_hetgpu.config.matrix.settings import check_settings
@@ -20,7 +20,7 @@ Cell = tuple[str, ...]
 Cells = dict[Cell, Exclusion | None]
 
 
-def expand(document: Document) -> list[Scenario]:
+def expand(document: Matrix) -> list[Scenario]:
     """Expand a matrix into its cells in file order, excluded ones included.
 
     Raises MatrixError: two cells of one id, a rule that matches nothing, values that disagree, nothing left to run.
@@ -52,7 +52,7 @@ def cell_id(values: Sequence[str]) -> str:
     return f"{name[: LONGEST_ID - 9]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
-def _cells(document: Document, diagnostics: Diagnostics) -> Cells:
+def _cells(document: Matrix, diagnostics: Diagnostics) -> Cells:
     """Return every cell with its exclusion. Includes apply after excludes, so an include is an exception to them."""
     axes = [[value.name for value in axis.values] for axis in document.axes]
     cells: Cells = dict.fromkeys(itertools.product(*axes))
@@ -73,12 +73,12 @@ def _cells(document: Document, diagnostics: Diagnostics) -> Cells:
     return cells
 
 
-def _combinations(document: Document, rule: Rule) -> Iterator[Cell]:
+def _combinations(document: Matrix, rule: Rule) -> Iterator[Cell]:
     """Return every combination of values that a rule names, whether or not it is a cell."""
     return itertools.product(*(rule.where.get(axis.name) or document.names(axis.name) for axis in document.axes))
 
 
-def _expectations(document: Document, cells: Cells, diagnostics: Diagnostics) -> Mapping[Cell, tuple[Expectation, ...]]:
+def _expectations(document: Matrix, cells: Cells, diagnostics: Diagnostics) -> Mapping[Cell, tuple[Expectation, ...]]:
     """Return the expectations of each cell that has any, in file order."""
     found: dict[Cell, tuple[Expectation, ...]] = {}
     for rule in document.expect:
@@ -90,7 +90,7 @@ def _expectations(document: Document, cells: Cells, diagnostics: Diagnostics) ->
     return found
 
 
-def _ids(document: Document, cells: Cells, diagnostics: Diagnostics) -> Mapping[str, Cell]:
+def _ids(document: Matrix, cells: Cells, diagnostics: Diagnostics) -> Mapping[str, Cell]:
     """Return each cell by its id."""
     ids: dict[str, Cell] = {}
     clashes: dict[tuple[Cell, Cell], str] = {}
@@ -108,5 +108,5 @@ def _ids(document: Document, cells: Cells, diagnostics: Diagnostics) -> Mapping[
     return ids
 
 
-def _describe(document: Document, cell: Cell, places: Sequence[int]) -> Cell:
+def _describe(document: Matrix, cell: Cell, places: Sequence[int]) -> Cell:
     return tuple(f"{document.axes[place].name} {cell[place]!r}" for place in places)

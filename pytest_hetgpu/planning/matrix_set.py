@@ -12,7 +12,7 @@ from pathlib import Path
 from pytest_hetgpu.config.inventory import inventory
 from pytest_hetgpu.config.inventory.inventory import Inventory
 from pytest_hetgpu.config.known_failures.load import known_failures
-from pytest_hetgpu.config.matrix.document import Document
+from pytest_hetgpu.config.matrix.document import Matrix
 from pytest_hetgpu.config.matrix.reader import read
 from pytest_hetgpu.errors import MatrixError, NotHere, UsageError
 from pytest_hetgpu.extensions.package_data import REMOTE, packaged
@@ -69,7 +69,7 @@ class RunInputs:
 class MatrixSet:
     """Matrices with their scenarios, in the order given."""
 
-    documents: Mapping[str, Document]
+    documents: Mapping[str, Matrix]
     scenarios: tuple[Scenario, ...]
     inventory: Inventory
     prefixes: tuple[Path, ...]
@@ -94,8 +94,8 @@ class MatrixSet:
             raise UsageError("\n".join(wrong))
         if inputs.known_failures:
             known_failures(inputs.known_failures)
-        documents: dict[str, Document] = {}
-        expanded: list[tuple[Document, list[Scenario]]] = []
+        documents: dict[str, Matrix] = {}
+        expanded: list[tuple[Matrix, list[Scenario]]] = []
         errors: list[str] = []
         for file in dict.fromkeys(find_matrix(path, root) for path in files):
             try:
@@ -228,7 +228,7 @@ class MatrixSet:
         return (*(prefix / name for prefix in self.prefixes), Path(sys.prefix))
 
     def _site(
-        self, document: Document, stacks: Mapping[str, Stack], discovered: Mapping[int, DiscoveredNode]
+        self, document: Matrix, stacks: Mapping[str, Stack], discovered: Mapping[int, DiscoveredNode]
     ) -> SiteFacts:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         return SiteFacts(
@@ -244,7 +244,7 @@ class MatrixSet:
         )
 
 
-def _images(document: Document, found: Inventory, root: Path) -> dict[str, Image]:
+def _images(document: Matrix, found: Inventory, root: Path) -> dict[str, Image]:
     """Return the image of each kind of hardware that runs in one. Raises MatrixError if a folder does not exist."""
     places = (Path(document.file).parent, root, packaged("containers").parent)
     images, errors = {}, []
@@ -259,7 +259,7 @@ def _images(document: Document, found: Inventory, root: Path) -> dict[str, Image
     return images
 
 
-def _labelled(expanded: Sequence[tuple[Document, list[Scenario]]]) -> Iterable[Scenario]:
+def _labelled(expanded: Sequence[tuple[Matrix, list[Scenario]]]) -> Iterable[Scenario]:
     if len(expanded) == 1:
         return expanded[0][1]
     labelled = [replace(s, label=f"{document.name}.{s.id}") for document, scenarios in expanded for s in scenarios]

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from pytest_hetgpu.config.inventory.inventory import HERE, Host, Inventory
-from pytest_hetgpu.config.matrix.document import CellSettings, Document
+from pytest_hetgpu.config.matrix.document import CellSettings, Matrix
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.extensions.runtimes.lookup import conflict, runtime_of
 from pytest_hetgpu.extensions.stacks.base import family_of
@@ -65,7 +65,7 @@ class SiteFacts:
     network: Network | None = None
 
 
-def bind(document: Document, settings: CellSettings, site: SiteFacts) -> tuple[tuple[Node, ...], tuple[Host, ...]]:
+def bind(document: Matrix, settings: CellSettings, site: SiteFacts) -> tuple[tuple[Node, ...], tuple[Host, ...]]:
     """Bind every node to a host; a launcher without ranks is the last. Raises NotHere if the site lacks a host."""
     kinds = tuple(site.inventory.site(document.hardware[name]) for name in settings.hardware)
     ranks = [settings.options.ranks_per_node] * len(settings.nodes) + [0] * bool(settings.launch_from)

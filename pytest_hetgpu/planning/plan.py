@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from pytest_hetgpu.config.inventory.inventory import HERE, Host
-from pytest_hetgpu.config.matrix.document import CellSettings, Document
+from pytest_hetgpu.config.matrix.document import CellSettings, Matrix
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.extensions.fabrics.base import GID_INDEX, FabricKind, gid_arguments, gid_needed
 from pytest_hetgpu.extensions.launchers.base import Launcher, LaunchRequest, Rendezvous
@@ -23,7 +23,7 @@ from pytest_hetgpu.planning.data_paths import paths
 from pytest_hetgpu.planning.placement import DiscoveredNode, SiteFacts, address, bind
 
 
-def plan(document: Document, scenario: Scenario, site: SiteFacts) -> Job:
+def plan(document: Matrix, scenario: Scenario, site: SiteFacts) -> Job:
     """Plan the job of a scenario. Raises NotHere if the site, the stack or the number of ranks does not allow it."""
     settings = document.settings(scenario.values)
     options = settings.options

@@ -45,13 +45,13 @@ def can_measure_link(job: Job) -> bool:
 
 
 def from_link(
-    references: Iterable[PerformanceReference], demand: Requirements, wire: LinkBandwidth | None
+    references: Iterable[PerformanceReference], demand: Requirements, link: LinkBandwidth | None
 ) -> Thresholds:
     """Return the thresholds from the measured bandwidth between the nodes (`RunResult.wire`)."""
-    if wire is None:
+    if link is None:
         found, reason = None, "nothing was measured between its nodes"
     else:
-        found, reason = wire.gbs, wire.why
+        found, reason = link.gbs, link.why
     speed_name = f"the {found:.3g} GB/s of the wire" if found else "the wire"
     return merged(*(_fraction(one, demand, found or 0.0, speed_name, reason) for one in references if one.of == "wire"))
 

@@ -30,7 +30,7 @@ class BestBandwidth(NamedTuple):
 
 def render(cells: Sequence[CellRecord], placements: Sequence[PlacementFacts]) -> Iterator[str]:
     """Yield paragraphs of Markdown; nothing if no bandwidth was measured."""
-    measured = [placement for placement in placements if placement.wire]
+    measured = [placement for placement in placements if placement.link]
     if not measured:
         return
     found = {placement.name: find_best(_cells_of(placement, cells)) for placement in measured}
@@ -66,8 +66,8 @@ def _cells_of(placement: PlacementFacts, cells: Iterable[CellRecord]) -> Iterato
 
 
 def _row(placement: PlacementFacts, one: BestBandwidth | None) -> str:
-    assert placement.wire
-    limit = placement.wire.limit
+    assert placement.link
+    limit = placement.link.limit
     entries = [placement.name, f"{gbs(limit.gbs)} GB/s" if limit.gbs else "-", describe_link(limit)]
     if one:
         where = f"{show_size(one.measured.point.size)} {one.measured.point.dtype}"

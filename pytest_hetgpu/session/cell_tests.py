@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
-from pytest_hetgpu.config.matrix.document import Document
+from pytest_hetgpu.config.matrix.document import Matrix
 from pytest_hetgpu.errors import HetgpuError, NotHere, ProvisionError, StorageError, UsageError
 from pytest_hetgpu.execution import cell_errors
 from pytest_hetgpu.model.job import Scenario
@@ -37,7 +37,7 @@ class CellTests:
         config: pytest.Config,
         cells: Sequence[Scenario],
         marks: Mapping[str, pytest.Mark],
-        documents: Mapping[str, Document],
+        documents: Mapping[str, Matrix],
         opened: OpenedRun | None,
     ) -> None:
         self.config = config

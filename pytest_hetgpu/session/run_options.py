@@ -32,7 +32,7 @@ def run_options(
     budget = Budget.of(None if settings.budget == OFF else float(settings.budget))
     return RunOptions(
         preflight=settings.preflight,
-        wire_seconds=settings.wire if isinstance(settings.wire, float) else None,
+        link_seconds=settings.wire if isinstance(settings.wire, float) else None,
         retries=Retries(settings.retries, tuple(map(Kind, settings.retry_on))),
         budget=budget if deadline is None else replace(budget, deadline=deadline),
         quarantine=None if settings.quarantine == OFF else int(settings.quarantine),

@@ -69,7 +69,7 @@ class PlacementFacts:
 
     name: str
     nodes: Mapping[str, NodeFacts]
-    wire: LinkReport | None = None
+    link: LinkReport | None = None
 
     @property
     def skew(self) -> tuple[SkewRow, ...]:
@@ -90,7 +90,7 @@ def write(run: Path, placement: PlacementFacts) -> Path:
     nodes, or measures between them, holds their leases.
     """
     path = path_of(run, placement.name)
-    placement = replace(placement, wire=placement.wire or read_wire(run, placement.name))
+    placement = replace(placement, link=placement.link or read_link(run, placement.name))
     make_folder(path.parent, below=run)
     write_atomically(path, f"{json.dumps(_placement_json(placement), indent=1)}\n".encode("ascii"), PRIVATE)
     return path
@@ -103,28 +103,28 @@ def read(path: Path) -> PlacementFacts:
         if data["schema"] > SCHEMA:
             raise RecordError(f"{path}: written by a newer version (schema {data['schema']}, known: {SCHEMA})")
         nodes = {str(name): _read_node(one) for name, one in data["nodes"].items()}
-        return PlacementFacts(str(data["placement"]), nodes, _decode_wire(data))
+        return PlacementFacts(str(data["placement"]), nodes, _decode_link(data))
     except OSError as error:
         raise RecordError(f"{path}: {error.strerror}") from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise RecordError(f"{path}: not the environment of a placement ({type(error).__name__}: {error})") from None
 
 
-def read_wire(run: Path, placement: str) -> LinkReport | None:
+def read_link(run: Path, placement: str) -> LinkReport | None:
     """Return the stored bandwidth of a placement; None if it was not measured, or cannot be read."""
     try:
-        return read(path_of(run, placement)).wire
+        return read(path_of(run, placement)).link
     except RecordError:
         return None
 
 
-def write_wire(run: Path, placement: str, report: LinkReport) -> None:
+def write_link(run: Path, placement: str, report: LinkReport) -> None:
     """Add the measured bandwidth to the stored facts of a placement."""
     try:
         seen = read(path_of(run, placement))
     except RecordError:
         seen = PlacementFacts(placement, {})
-    write(run, replace(seen, wire=report))
+    write(run, replace(seen, link=report))
 
 
 def read_all(run: Path) -> tuple[PlacementFacts, ...]:
@@ -148,7 +148,7 @@ def _placement_json(placement: PlacementFacts) -> dict[str, Any]:
         for name, node in placement.nodes.items()
     }
     rows = [{"fact": row.fact, **dict(zip(placement.nodes, row.values, strict=True))} for row in placement.skew]
-    wire = {"wire": redact_json(to_json(placement.wire))} if placement.wire else {}
+    wire = {"wire": redact_json(to_json(placement.link))} if placement.link else {}
     return {"schema": SCHEMA, "placement": placement.name, "nodes": nodes, "skew": redact_json(rows), **wire}
 
 
@@ -170,7 +170,7 @@ def _read_node(data: Mapping[str, Any]) -> NodeFacts:
     return NodeFacts(str(data["hardware"]), str(data["host"]), Environment(facts))
 
 
-def _decode_wire(data: Mapping[str, Any]) -> LinkReport | None:
+def _decode_link(data: Mapping[str, Any]) -> LinkReport | None:
     try:
         return from_json(LinkReport, data["wire"]) if "wire" in data else None
     except RecordError as error:

@@ -49,9 +49,9 @@ class CellProperties:
     #: `busbw[SIZE,DTYPE]` (in place `busbw[SIZE,DTYPE,in]`) and `algbw[...]` in GB/s (1e9 B/s), `latency[...]` in us
     measurements: Mapping[str, float] = field(default_factory=dict)
     #: the bandwidth limit in GB/s
-    wire: float | None = None
-    #: the source of `wire`, or the reason why it is unknown
-    wire_told: str = ""
+    link: float | None = None
+    #: the source of `link`, or the reason why it is unknown
+    link_text: str = ""
     #: all attempts, the last one included
     attempts: int = 1
     #: how a cell failed before it passed
@@ -145,8 +145,8 @@ def from_properties(pairs: Iterable[tuple[str, object]]) -> CellProperties | Non
             notes=text.get("notes", ""),
             seconds=float(text.get("seconds", "0")),
             measurements={name: float(text[name]) for name in text if _MEASUREMENT.fullmatch(name)},
-            wire=float(text["wire"]) if "wire" in text else None,
-            wire_told=text.get("wire_told", ""),
+            link=float(text["wire"]) if "wire" in text else None,
+            link_text=text.get("wire_told", ""),
             attempts=int(text.get("attempts", "1")),
             flaky=text.get("flaky", ""),
             kept=text.get("kept", ""),

@@ -109,8 +109,8 @@ def _summarise_cell(record: CellRecord) -> CellSummary:
 
 def _wire_fact(outcome: Outcome) -> dict[str, str]:
     """Return the bandwidth between the nodes in two digits: further ones differ from run to run."""
-    wire = outcome.wire
-    return {"wire": one_line(f"{wire.gbs:.2g} GB/s ({wire.source})", _LONGEST_NAME)} if wire and wire.gbs else {}
+    link = outcome.wire
+    return {"wire": one_line(f"{link.gbs:.2g} GB/s ({link.source})", _LONGEST_NAME)} if link and link.gbs else {}
 
 
 def benchmark_program(argv: Sequence[str]) -> str:

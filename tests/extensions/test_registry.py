@@ -166,7 +166,7 @@ def test_an_inventory_of_another_package_may_have_any_name(tmp_path: Path) -> No
         "from pytest_hetgpu.errors import InventoryError\nfrom pytest_hetgpu.config.inventory.inventory import read\n"
         f"home = {str(tmp_path)!r}\n"
         "for spec in (f'my-hosts:{home}/a', f'user:{home}/a', f'{home}/hosts.yaml'):\n"
-        "    print(*(offer.host.address for offer in read(spec).offers))\n"
+        "    print(*(offer.host.address for offer in read(spec).configured_hosts))\n"
         "try: read(f'mine:{home}/bad')\nexcept InventoryError as error: print(error)"
     )
     assert child(program, tmp_path).splitlines() == [

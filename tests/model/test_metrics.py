@@ -103,10 +103,10 @@ def test_a_bus_bandwidth_as_a_fraction_of_what_the_wire_carries() -> None:
     assert fractions == {"latency": None, "algbw": None, "busbw": pytest.approx(MEBI / 1e-3 / 1e9 * 0.75 / 2.0)}
 
 
-@pytest.mark.parametrize("wire", [None, LinkBandwidth(why="timed out"), LinkBandwidth(0.0)])
-def test_without_a_limit_there_is_no_fraction(wire: LinkBandwidth | None) -> None:
+@pytest.mark.parametrize("link", [None, LinkBandwidth(why="timed out"), LinkBandwidth(0.0)])
+def test_without_a_limit_there_is_no_fraction(link: LinkBandwidth | None) -> None:
     rows = [Row("allreduce", MessagePoint(MEBI, "float32"), 4, 20, 1e-3)]
-    assert {link_fraction(item, wire) for item in measurements(rows)} == {None}
+    assert {link_fraction(item, link) for item in measurements(rows)} == {None}
 
 
 def test_where_nothing_moved_there_is_no_fraction() -> None:

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from pytest_hetgpu.config.inventory.inventory import Host, Inventory
-from pytest_hetgpu.config.matrix.document import Document
+from pytest_hetgpu.config.matrix.document import Matrix
 from pytest_hetgpu.model.job import Job, Stack
 from pytest_hetgpu.planning.expand import expand
 from pytest_hetgpu.planning.placement import SiteFacts
 from pytest_hetgpu.planning.plan import plan
 
-Reads = Callable[..., Document]
+Reads = Callable[..., Matrix]
 Plans = Callable[..., Job]
 
 STACK = Stack("openmpi-5", "Open MPI", "5.0.11", "/s", "/s/bin/mpirun", "/s/bin/python")

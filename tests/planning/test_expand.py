@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from pytest_hetgpu.config.matrix.document import Document
+from pytest_hetgpu.config.matrix.document import Matrix
 from pytest_hetgpu.model.verdict import Kind
 from pytest_hetgpu.planning.expand import LONGEST_ID, cell_id, expand
 
-Reads = Callable[..., Document]
+Reads = Callable[..., Matrix]
 MatrixErrors = Callable[..., list[str]]
 
 TEXT = """\
@@ -32,7 +32,7 @@ axes:
 """
 
 
-def ids(document: Document) -> list[str]:
+def ids(document: Matrix) -> list[str]:
     return [cell.id for cell in expand(document)]
 
 

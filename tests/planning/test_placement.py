@@ -9,7 +9,7 @@ import pytest
 
 from pytest_hetgpu.cluster.leases.hold import lease_requests
 from pytest_hetgpu.config.inventory.inventory import Host, Inventory
-from pytest_hetgpu.config.matrix.document import Document
+from pytest_hetgpu.config.matrix.document import Matrix
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.extensions.runtimes.pods.shape import PodsSite
 from pytest_hetgpu.model.interfaces import InterfaceChoice
@@ -18,7 +18,7 @@ from pytest_hetgpu.planning.expand import expand
 from pytest_hetgpu.planning.placement import DiscoveredNode, SiteFacts
 from pytest_hetgpu.planning.plan import plan
 
-Reads = Callable[..., Document]
+Reads = Callable[..., Matrix]
 Plans = Callable[..., Job]
 
 LOCAL = Stack("openmpi-5", "Open MPI", "5.0.11", "/s", "/s/bin/mpirun", "/s/bin/python")

@@ -79,14 +79,14 @@ def test_a_fraction_of_what_was_measured_between_the_nodes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wire", "why"),
+    ("link", "why"),
     [
         (LinkBandwidth(why="a firewall blocks port 41"), "a firewall blocks port 41"),
         (None, "nothing was measured between its nodes"),
     ],
 )
-def test_a_wire_that_nobody_knows(wire: LinkBandwidth | None, why: str) -> None:
-    found = from_link([PerformanceReference(ORIGIN, of="wire", fraction=0.5, min_size=1 << 20)], demand(), wire)
+def test_an_unknown_link(link: LinkBandwidth | None, why: str) -> None:
+    found = from_link([PerformanceReference(ORIGIN, of="wire", fraction=0.5, min_size=1 << 20)], demand(), link)
     assert found[LARGE] == (Threshold("busbw", f"0.5 of the wire ({ORIGIN})", lacks=why),)
 
 

@@ -18,18 +18,18 @@ from pytest_hetgpu.store.folder import RunFolder
 from pytest_hetgpu.store.journal import Journal
 from tests.reporting.report_samples import CRASHED, PASSED, cell, run_cell
 
-WIRE = LinkBandwidth(2.5, "pump 1, 4 streams", ("node1", "node0"), 36.4)
-MIXED = PlacementFacts("aws-mixed", {}, LinkReport(WIRE))
+LINK = LinkBandwidth(2.5, "pump 1, 4 streams", ("node1", "node0"), 36.4)
+MIXED = PlacementFacts("aws-mixed", {}, LinkReport(LINK))
 
 
 def test_a_placement_has_its_limit_and_the_most_that_a_cell_got_of_it() -> None:
     better = replace(
-        PASSED, wire=WIRE, measurements=(Measurement("busbw", 2.0, "GB/s", MessagePoint(1 << 21, "int8"), 2),)
+        PASSED, wire=LINK, measurements=(Measurement("busbw", 2.0, "GB/s", MessagePoint(1 << 21, "int8"), 2),)
     )
     cells = [
-        cell("mixed-ucx-send", replace(PASSED, wire=WIRE)),
+        cell("mixed-ucx-send", replace(PASSED, wire=LINK)),
         cell("mixed-ucx-allreduce", better),
-        cell("mixed-ob1-allreduce", replace(CRASHED, wire=WIRE, measurements=PASSED.measurements)),
+        cell("mixed-ob1-allreduce", replace(CRASHED, wire=LINK, measurements=PASSED.measurements)),
         cell("other-ob1-allreduce", replace(PASSED, wire=LinkBandwidth(0.1))),
     ]
     heading, table, legend = bandwidth_table.render(cells, [MIXED])
@@ -45,13 +45,13 @@ def test_a_placement_has_its_limit_and_the_most_that_a_cell_got_of_it() -> None:
 def test_more_than_the_wire_is_explained() -> None:
     fast = cell("mixed-ucx-send", replace(PASSED, wire=LinkBandwidth(0.5)))
     *_, explained = bandwidth_table.render(
-        [fast], [replace(MIXED, wire=LinkReport(LinkBandwidth(0.5, "pump 1, 1 stream")))]
+        [fast], [replace(MIXED, link=LinkReport(LinkBandwidth(0.5, "pump 1, 1 stream")))]
     )
     assert explained.startswith("More than the wire carried")
 
 
 def test_a_limit_that_is_not_known_says_why() -> None:
-    _, table, _ = bandwidth_table.render([], [replace(MIXED, wire=LinkReport(LinkBandwidth(why="node1: timed | out")))])
+    _, table, _ = bandwidth_table.render([], [replace(MIXED, link=LinkReport(LinkBandwidth(why="node1: timed | out")))])
     assert table.splitlines()[2] == r"| aws-mixed | - | not known: node1: timed \| out | - | - | - |"
 
 
@@ -61,9 +61,9 @@ def test_without_any_there_is_no_section() -> None:
 
 def test_it_is_in_the_summary_of_a_run(tmp_path: Path) -> None:
     folder = RunFolder.create(tmp_path / "reports")
-    environment.write_wire(folder.path, "aws-mixed", LinkReport(WIRE))
+    environment.write_link(folder.path, "aws-mixed", LinkReport(LINK))
     with closing(Journal(folder.path, "main")) as journal:
-        run_cell(folder, journal, "mixed-ucx-send", replace(PASSED, wire=WIRE))
+        run_cell(folder, journal, "mixed-ucx-send", replace(PASSED, wire=LINK))
     report.build(folder.path, "rerun {label}")
     summary = (folder.path / "summary.md").read_text()
     assert "## What the wire can carry" in summary

@@ -138,7 +138,7 @@ def test_very_many_placements_do_not_fill_the_summary() -> None:
     assert "more placements are left out here" in text
 
 
-WIRE = LinkReport(
+LINK = LinkReport(
     LinkBandwidth(1.75, "pump 1, 4 streams", ("node1", "node0"), 36.5),
     (
         LinkMeasurement(
@@ -151,19 +151,19 @@ WIRE = LinkReport(
 
 
 def test_what_is_between_the_nodes_stays_whoever_writes(tmp_path: Path) -> None:
-    environment.write_wire(tmp_path, "mixed", WIRE)
+    environment.write_link(tmp_path, "mixed", LINK)
     (alone,) = environment.read_all(tmp_path)
-    assert (alone.nodes, alone.wire) == ({}, WIRE)
+    assert (alone.nodes, alone.link) == ({}, LINK)
     environment.write(tmp_path, placement())
-    assert environment.read_all(tmp_path) == (replace(placement(), wire=WIRE),)
-    environment.write_wire(tmp_path, "mixed", LinkReport(LinkBandwidth(why="timed out")))
+    assert environment.read_all(tmp_path) == (replace(placement(), link=LINK),)
+    environment.write_link(tmp_path, "mixed", LinkReport(LinkBandwidth(why="timed out")))
     (again,) = environment.read_all(tmp_path)
-    assert again.wire
-    assert (again.wire.limit.why, again.nodes) == ("timed out", placement().nodes)
+    assert again.link
+    assert (again.link.limit.why, again.nodes) == ("timed out", placement().nodes)
 
 
 def test_the_wire_has_the_shape_that_is_documented(tmp_path: Path) -> None:
-    environment.write_wire(tmp_path, "mixed", WIRE)
+    environment.write_link(tmp_path, "mixed", LINK)
     data = json.loads(environment.path_of(tmp_path, "mixed").read_text())["wire"]
     assert data["limit"]["gbs"] == 1.75
     assert data["limit"]["between"] == ["node1", "node0"]
@@ -172,12 +172,12 @@ def test_the_wire_has_the_shape_that_is_documented(tmp_path: Path) -> None:
 
 
 def test_a_wire_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    path = environment.write(tmp_path, replace(placement(), wire=WIRE))
+    path = environment.write(tmp_path, replace(placement(), link=LINK))
     path.write_text(path.read_text().replace('"seconds": 1.7', '"seconds": "soon"'))
     with pytest.raises(RecordError, match=r"environment\.json: not the environment .*LinkReport\.seconds"):
         environment.read(path)
-    assert environment.read_wire(tmp_path, "mixed") is None
+    assert environment.read_link(tmp_path, "mixed") is None
 
 
 def test_a_placement_that_nobody_looked_at_is_no_table() -> None:
-    assert list(nodes_table.render([PlacementFacts("mixed", {}, WIRE)])) == []
+    assert list(nodes_table.render([PlacementFacts("mixed", {}, LINK)])) == []

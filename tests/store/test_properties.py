@@ -117,13 +117,13 @@ def test_numbers_may_come_back_as_text() -> None:
 
 
 def test_the_wire_and_what_each_bandwidth_is_of_it() -> None:
-    wire = LinkBandwidth(2.5, "pump 1, 4 streams", ("node1", "node0"), 36.4, ("over loopback",))
-    pairs = to_properties(replace(PASSED, wire=wire), label="c", matrix="m")
+    link = LinkBandwidth(2.5, "pump 1, 4 streams", ("node1", "node0"), 36.4, ("over loopback",))
+    pairs = to_properties(replace(PASSED, wire=link), label="c", matrix="m")
     told = "pump 1, 4 streams, node1 to node0, round trip 36 us, over loopback"
     assert {"wire": 2.5, "wire_told": told, "of_wire[1048576,float32]": 0.5}.items() <= dict(pairs).items()
     found = from_properties([(name, str(value)) for name, value in pairs])
     assert found
-    assert (found.wire, found.wire_told) == (2.5, told)
+    assert (found.link, found.link_text) == (2.5, told)
     assert set(found.measurements) == {item.name for item in PASSED.measurements}
 
 

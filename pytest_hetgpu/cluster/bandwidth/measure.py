@@ -62,13 +62,13 @@ class LinkBandwidths:
 
     def _stored(self, placement: tuple[str, str]) -> LinkBandwidth | None:
         """Return the result of another process of this run. Other nodes on the same hosts do not change it."""
-        report = files.read_wire(self.run, "-".join(placement))
+        report = files.read_link(self.run, "-".join(placement))
         return report.limit if report and report.limit.gbs is not None else None
 
     def _measure(self, cluster: Cluster) -> LinkBandwidth:
         job = cluster.job
         report = measure(job, _members(cluster), _environments(cluster), self.seconds)
-        files.write_wire(self.run, f"{job.matrix}-{job.axes['placement']}", report)
+        files.write_link(self.run, f"{job.matrix}-{job.axes['placement']}", report)
         self.journal.bandwidth_measured(job, report)
         return report.limit
 

@@ -30,13 +30,13 @@ from pydantic import BeforeValidator, ConfigDict, Field, ValidationError
 
 from pytest_hetgpu.config.inventory.sources import (
     STDIN,
-    Gathered,
+    LoadedSource,
     Port,
     SourcedHost,
     Sources,
     Spec,
     User,
-    gather,
+    read_source,
     spec_of,
 )
 from pytest_hetgpu.config.matrix import source
@@ -134,7 +134,8 @@ class ConfiguredHost:
     """A host of a source that may be of several kinds of hardware, and its entry in that source."""
 
     host: Host
-    claim: SourcedHost
+    #: Fingerprints of stored runs have it as `claim`.
+    entry: SourcedHost = field(metadata={"key": "claim"})
 
 
 HERE = frozenset(("localhost", "127.0.0.1", "::1"))
@@ -153,8 +154,8 @@ class Inventory:
     hardware: Mapping[str, tuple[Host, ...]] = field(default_factory=dict)
     stacks: Mapping[str, Path] = field(default_factory=dict)
     build: Mapping[str, BuildShape] = field(default_factory=dict)
-    offers: tuple[ConfiguredHost, ...] = ()
-    gathered: tuple[Gathered, ...] = ()
+    configured_hosts: tuple[ConfiguredHost, ...] = ()
+    sources: tuple[LoadedSource, ...] = ()
     #: The settings of runtimes at this site: by runtime, then by hardware (`*` for all of the runtime).
     sites: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     _candidates: dict[tuple[str, str, str | None], tuple[Host, ...]] = field(
@@ -192,17 +193,17 @@ class Inventory:
         wanted = hardware.accelerator
         key = hardware.name, wanted.platform, wanted.arch
         if key not in self._candidates:
-            offered = (self.offers[place].host for place in self._fitting(hardware))
-            self._candidates[key] = (*self.hardware.get(hardware.name, ()), *offered)
+            sourced = (self.configured_hosts[place].host for place in self._fitting(hardware))
+            self._candidates[key] = (*self.hardware.get(hardware.name, ()), *sourced)
         return self._candidates[key]
 
     def _fitting(self, hardware: Hardware) -> list[int]:
         """Return indices of sourced hosts that may be of that hardware, by the names of the user or by rules."""
         if not self._by_name:
-            for place, offer in enumerate(self.offers):
-                for name in (None,) if offer.claim.hardware is None else offer.claim.hardware:
+            for place, host in enumerate(self.configured_hosts):
+                for name in (None,) if host.entry.hardware is None else host.entry.hardware:
                     self._by_name.setdefault(name, []).append(place)
-        matching = (place for place in self._by_name.get(None, ()) if self.offers[place].claim.fits(hardware))
+        matching = (place for place in self._by_name.get(None, ()) if self.configured_hosts[place].entry.fits(hardware))
         return sorted({*self._by_name.get(hardware.name, ()), *matching})
 
     def build_of(self, image: str) -> tuple[Mapping[str, str], str]:
@@ -214,7 +215,7 @@ class Inventory:
         """Yield settings that may hold secrets: of builds, of runtimes, and the secrets of sources."""
         yield from (plain(site) for sites in self.sites.values() for site in sites.values())
         yield from (dict(build.args) for build in self.build.values())
-        yield from ({"password": text} for one in self.gathered for text in one.secrets)
+        yield from ({"password": text} for one in self.sources for text in one.secrets)
 
     def site(self, hardware: Hardware) -> Hardware:
         """Return a kind of hardware with the settings that its runtime has at this site."""
@@ -241,7 +242,7 @@ class Inventory:
             return known[place % len(known)]
         if not self.given and not runtime.needs_inventory and (shared or place == 0):
             return LOCAL
-        hint = f" (`hetgpu doctor --list --inventory {self.file}` lists its hosts)" if self.gathered else ""
+        hint = f" (`hetgpu doctor --list --inventory {self.file}` lists its hosts)" if self.sources else ""
         if shared:
             raise NotHere(f"needs hardware {hardware.name}, which the inventory {self.file} lacks{hint}")
         platform, arch = hardware.accelerator.platform, hardware.accelerator.arch or "any"
@@ -267,8 +268,8 @@ def read(given: str | Path, *, files_only: bool = False) -> Inventory:
     if spec.path not in (None, STDIN):
         spec = Spec(spec.kind, os.path.expanduser(str(spec.path)))  # noqa: PTH111 - as below
         folder = Path(str(spec.path)).parent.absolute()
-    gathered = gather(spec)
-    return Inventory(True, str(given), offers=_offers(gathered, {}, folder), gathered=(gathered,))
+    found = read_source(spec)
+    return Inventory(True, str(given), configured_hosts=_configured(found, {}, folder), sources=(found,))
 
 
 def _of_file(path: Path, files_only: bool) -> Inventory:
@@ -294,35 +295,35 @@ def _of_file(path: Path, files_only: bool) -> Inventory:
     hosts = {name: tuple(entry.host(folder) for entry in entries) for name, entries in shape.hardware.items()}
     stacks = {name: _below(folder, prefix) for name, prefix in shape.stacks.items()}
     sources = [(one, spec) for one in shape.sources if (spec := one.spec(path.parent)).is_file or not files_only]
-    gathered = [(gather(spec, one.hardware), one.defaults()) for one, spec in sources]
-    offers = tuple(offer for one, defaults in gathered for offer in _offers(one, defaults, folder))
+    found = [(read_source(spec, one.hardware), one.defaults()) for one, spec in sources]
+    configured = tuple(host for one, defaults in found for host in _configured(one, defaults, folder))
     return Inventory(
         True,
         str(path),
         hosts,
         stacks,
         shape.build,
-        offers,
-        tuple(one for one, _ in gathered),
+        configured,
+        tuple(one for one, _ in found),
         {name: getattr(shape, name) for name in type(shape).model_fields if name not in InventoryShape.model_fields},
     )
 
 
-def _offers(gathered: Gathered, defaults: Mapping[str, Any], folder: Path) -> tuple[ConfiguredHost, ...]:
+def _configured(loaded: LoadedSource, defaults: Mapping[str, Any], folder: Path) -> tuple[ConfiguredHost, ...]:
     """Return the hosts of a source. Raises InventoryError with every invalid address, user and port."""
-    diagnostics = Diagnostics(gathered.spec.path or str(gathered.spec))
-    offers = []
-    for claim in gathered.claims:
+    diagnostics = Diagnostics(loaded.spec.path or str(loaded.spec))
+    configured = []
+    for entry in loaded.hosts:
         try:
-            host = HostShape.model_validate({**defaults, **_keys(claim.found)}).host(folder)
+            host = HostShape.model_validate({**defaults, **_keys(entry.found)}).host(folder)
         except ValidationError as error:
             for detail in error.errors(include_url=False):
-                diagnostics.add(claim.found.line, f"{show(claim.found.name)}: {_wrong(detail)}")
+                diagnostics.add(entry.found.line, f"{show(entry.found.name)}: {_wrong(detail)}")
         else:
-            offers.append(ConfiguredHost(host, claim))
+            configured.append(ConfiguredHost(host, entry))
     if diagnostics:
         raise InventoryError(diagnostics.listed())
-    return tuple(offers)
+    return tuple(configured)
 
 
 def _keys(found: ListedHost) -> dict[str, Any]:

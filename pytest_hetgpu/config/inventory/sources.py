@@ -75,13 +75,13 @@ class SourcedHost:
 
 
 @dataclass(frozen=True, slots=True)
-class Gathered:
-    """The hosts of one source in order, with the entries `left` out and its secrets. `hetgpu doctor` prints it."""
+class LoadedSource:
+    """The hosts of one source in order, with its `skipped` entries and its secrets. `hetgpu doctor` prints it."""
 
     spec: Spec
     title: str
-    claims: tuple[SourcedHost, ...] = ()
-    left: tuple[SkippedEntry, ...] = ()
+    hosts: tuple[SourcedHost, ...] = ()
+    skipped: tuple[SkippedEntry, ...] = ()
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
 
@@ -164,7 +164,7 @@ else:
     Sources = Annotated[tuple[SourceShape, ...], BeforeValidator(_listed)]
 
 
-def gather(spec: Spec, hardware: str | Mapping[str, Iterable[str]] | None = None) -> Gathered:
+def read_source(spec: Spec, hardware: str | Mapping[str, Iterable[str]] | None = None) -> LoadedSource:
     """Read a source. Raises InventoryError with file and line if it cannot be read or parsed."""
     kind = find("inventories", spec.kind, InventorySource)  # type: ignore[type-abstract]
     text = _text(_fetched(spec, kind), spec)
@@ -175,8 +175,8 @@ def gather(spec: Spec, hardware: str | Mapping[str, Iterable[str]] | None = None
     except Exception as error:  # a reader of another package
         from_package = f"{type(error).__name__}: {error}"
         raise InventoryError([_at(spec, None, f"{kind.__module__} fails at it: {from_package}")]) from error
-    claims = tuple(SourcedHost(found, _assigned_hardware(found, hardware)) for found in listing.hosts)
-    return Gathered(spec, kind.title, claims, listing.skipped, listing.secrets)
+    hosts = tuple(SourcedHost(found, _assigned_hardware(found, hardware)) for found in listing.hosts)
+    return LoadedSource(spec, kind.title, hosts, listing.skipped, listing.secrets)
 
 
 def _assigned_hardware(found: ListedHost, hardware: str | Mapping[str, Iterable[str]] | None) -> tuple[str, ...] | None:
@@ -228,12 +228,12 @@ def _text(data: bytes, spec: Spec) -> str:
     return text
 
 
-def kind_of(claim: SourcedHost) -> str:
+def kind_of(host: SourcedHost) -> str:
     """Describe the possible hardware of a host: `g4dn`, `cuda sm_75`, `GPUs of unknown kind`, `cpu`."""
-    if claim.hardware is not None:
-        return ", ".join(claim.hardware) or "no hardware by its pattern"
-    if claim.found.platform == UNKNOWN_PLATFORM:
-        return "GPUs of unknown kind" if claim.found.gpus else "hardware by its name and groups"
-    if not claim.found.platform and claim.found.gpus is None:
+    if host.hardware is not None:
+        return ", ".join(host.hardware) or "no hardware by its pattern"
+    if host.found.platform == UNKNOWN_PLATFORM:
+        return "GPUs of unknown kind" if host.found.gpus else "hardware by its name and groups"
+    if not host.found.platform and host.found.gpus is None:
         return "cpu (no GPUs listed)"
-    return f"{claim.found.platform or 'cpu'} {claim.found.arch}".strip()
+    return f"{host.found.platform or 'cpu'} {host.found.arch}".strip()

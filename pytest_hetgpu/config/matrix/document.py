@@ -106,7 +106,7 @@ class Conflict(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Document:
+class Matrix:
     """A matrix file, checked and ready to be expanded."""
 
     name: str

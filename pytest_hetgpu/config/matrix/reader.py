@@ -1,4 +1,4 @@
-"""Reader of a matrix file: it returns a Document or raises every error of the file."""
+"""Reader of a matrix file: it returns a Matrix, or raises every error of the file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pytest_hetgpu.config.known_failures.entries import KnownFailures
 from pytest_hetgpu.config.known_failures.load import known_failures as shipped
 from pytest_hetgpu.config.matrix import source
 from pytest_hetgpu.config.matrix.diagnostics import Diagnostics
-from pytest_hetgpu.config.matrix.document import MAIN_AXES, AxisValue, Document
+from pytest_hetgpu.config.matrix.document import MAIN_AXES, AxisValue, Matrix
 from pytest_hetgpu.config.matrix.hardware import shape_of, whole_shape
 from pytest_hetgpu.config.matrix.rules import RuleReader
 from pytest_hetgpu.config.matrix.source import Node, Scalar, SourceError, plain
@@ -31,7 +31,7 @@ TOP = ("name", "hardware", "transports", "axes", "include", "exclude", "expect",
 _VARIABLE = re.compile(r"\$(\$)?\{([^}]*)\}")
 
 
-def read(path: Path, environ: Mapping[str, str], knowledge: Callable[[], KnownFailures] = shipped) -> Document:
+def read(path: Path, environ: Mapping[str, str], knowledge: Callable[[], KnownFailures] = shipped) -> Matrix:
     """Read a file; `${VAR}` comes from `environ`. Raises MatrixError with every error found.
 
     `knowledge` returns the known failures that expectations may name.
@@ -58,7 +58,7 @@ class _MatrixReader:
         self.diagnostics = diagnostics
         self.environ = environ
 
-    def document(self, tree: Node, sha256: str) -> Document | None:
+    def document(self, tree: Node, sha256: str) -> Matrix | None:
         if not isinstance(tree, source.Mapping) or not tree.entries:
             self.diagnostics.add(tree.line, f"a matrix is a map of {', '.join(TOP)}; this is {show(plain(tree))}")
             return None
@@ -81,7 +81,7 @@ class _MatrixReader:
         include = tuple(rules.includes(tree))
         reader.layers({value.name: value for value in rules.values("transport")})
         self.together(rules.values("placement"), hardware)
-        return Document(
+        return Matrix(
             name=name,
             file=str(self.path),
             sha256=sha256,

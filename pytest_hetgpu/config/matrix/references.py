@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from pytest_hetgpu.config.matrix import source
 from pytest_hetgpu.config.matrix.diagnostics import Diagnostics
-from pytest_hetgpu.config.matrix.document import AxisValue, CellSettings, Document, ReferenceRule
+from pytest_hetgpu.config.matrix.document import AxisValue, CellSettings, Matrix, ReferenceRule
 from pytest_hetgpu.config.matrix.models import METRICS, Options, ReferenceShape
 from pytest_hetgpu.extensions.readers.base import operation_of
 from pytest_hetgpu.extensions.workloads.base import Workload
@@ -30,7 +30,7 @@ class Cells(NamedTuple):
 
 
 def references(
-    document: Document, cells: Cells, diagnostics: Diagnostics
+    document: Matrix, cells: Cells, diagnostics: Diagnostics
 ) -> Mapping[Cell, tuple[PerformanceReference, ...]]:
     """Return the references of each cell in file order: first those of its values, then those of rules."""
     found: dict[Cell, tuple[PerformanceReference, ...]] = {}
@@ -57,7 +57,7 @@ def _names(rule: ReferenceRule, axes: Sequence[str], cell: Cell) -> bool:
     return all(value in rule.where.get(axis, (value,)) for axis, value in zip(axes, cell, strict=True))
 
 
-def _of_values(document: Document) -> Iterator[ReferenceRule]:
+def _of_values(document: Matrix) -> Iterator[ReferenceRule]:
     """Yield the references that values of axes have."""
     on_axes = (value for axis in document.axes for value in axis.values)
     for axis_value in (*on_axes, *document.extra.values(), *document.transports.values()):
@@ -80,7 +80,7 @@ def _nodes(axis_value: AxisValue) -> list[source.Mapping]:
 class _ReferenceReader:
     """Converter of one reference to those of single cells."""
 
-    def __init__(self, document: Document, rule: ReferenceRule, diagnostics: Diagnostics) -> None:
+    def __init__(self, document: Matrix, rule: ReferenceRule, diagnostics: Diagnostics) -> None:
         self.document = document
         self.rule = rule
         self.diagnostics = diagnostics
@@ -168,14 +168,14 @@ class _ReferenceReader:
             self.report(f"workload {cell[2]!r} has no bandwidth, only a latency", "of")
             return False
         if self.rule.shape.of == "wire":
-            return self._has_wire(cell, settings)
+            return self._has_link(cell, settings)
         silent = [name for name in settings.nodes if self.document.hardware[name].fabric.gbps is None]
         for name in silent:
             self.report(f"hardware {name!r} has no fabric speed: set fabric.gbps", "of")
         return not silent
 
-    def _has_wire(self, cell: Cell, settings: CellSettings) -> bool:
-        """Return whether a wire can connect the nodes of a cell."""
+    def _has_link(self, cell: Cell, settings: CellSettings) -> bool:
+        """Return whether a network link can connect the nodes of a cell."""
         local = all(self.document.hardware[name].runtime == "local" for name in settings.nodes)
         if len(settings.nodes) > 1 and not local:
             return True

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 
 from pytest_hetgpu.config.matrix.diagnostics import ALL, Diagnostics
-from pytest_hetgpu.config.matrix.document import COMMON, MAIN_AXES, AxisValue, Conflict, Document, conflicts
+from pytest_hetgpu.config.matrix.document import COMMON, MAIN_AXES, AxisValue, Conflict, Matrix, conflicts
 from pytest_hetgpu.errors import MatrixError
 from pytest_hetgpu.extensions.registry import find, names
 from pytest_hetgpu.extensions.transports.base import Transport
@@ -15,7 +15,7 @@ from pytest_hetgpu.model.messages import known
 Cell = tuple[str, ...]
 
 
-def check_settings(document: Document, cells: Sequence[Cell], diagnostics: Diagnostics) -> None:
+def check_settings(document: Matrix, cells: Sequence[Cell], diagnostics: Diagnostics) -> None:
     """Add the errors in the settings of these cells. Values of cells that do not run may disagree."""
     _disagreements(document, cells, diagnostics)
     _unaccepted(document, cells, diagnostics)
@@ -30,7 +30,7 @@ def check_settings(document: Document, cells: Sequence[Cell], diagnostics: Diagn
                 diagnostics.take(error)
 
 
-def _disagreements(document: Document, cells: Sequence[Cell], diagnostics: Diagnostics) -> None:
+def _disagreements(document: Matrix, cells: Sequence[Cell], diagnostics: Diagnostics) -> None:
     """Add an error per key that two values of a cell set differently."""
     places = {axis.name: place for place, axis in enumerate(document.axes)}
     met: dict[tuple[int, int], set[tuple[str, str]]] = {}
@@ -42,7 +42,7 @@ def _disagreements(document: Document, cells: Sequence[Cell], diagnostics: Diagn
             diagnostics.take(document.disagreement(conflict))
 
 
-def _possible(document: Document) -> Iterator[Conflict]:
+def _possible(document: Matrix) -> Iterator[Conflict]:
     """Yield the conflicts between values of different axes, whether or not a cell combines them."""
     setters: dict[str, dict[str, list[AxisValue]]] = {axis.name: {} for axis in document.axes}
     for axis_value in document.axis_values():
@@ -57,7 +57,7 @@ def _possible(document: Document) -> Iterator[Conflict]:
                 yield from conflicts((mine, theirs))
 
 
-def _unaccepted(document: Document, cells: Sequence[Cell], diagnostics: Diagnostics) -> None:
+def _unaccepted(document: Matrix, cells: Sequence[Cell], diagnostics: Diagnostics) -> None:
     """Add an error per setting of a further axis that the transports or workloads of its cells do not accept."""
     for place, axis in enumerate(document.axes[len(MAIN_AXES) :], len(MAIN_AXES)):
         values = [value for value in document.axis_values() if value.axis == axis.name]
@@ -72,11 +72,11 @@ def _unaccepted(document: Document, cells: Sequence[Cell], diagnostics: Diagnost
                 diagnostics.add(value.line(key), _describe_unaccepted(document, value, key, rejected))
 
 
-def _takers(document: Document) -> Iterator[tuple[str, str]]:
+def _takers(document: Matrix) -> Iterator[tuple[str, str]]:
     return ((value.axis, value.name) for value in document.axis_values() if value.axis in ("transport", "workload"))
 
 
-def _describe_unaccepted(document: Document, value: AxisValue, key: str, rejected: Sequence[tuple[str, str]]) -> str:
+def _describe_unaccepted(document: Matrix, value: AxisValue, key: str, rejected: Sequence[tuple[str, str]]) -> str:
     transports = (find("transports", name, Transport) for name in names("transports"))  # type: ignore[type-abstract]
     owner, place = ("transport", 0) if any(key in t.Settings.model_fields for t in transports) else ("workload", 1)
     rejecting = [name for name in document.names(owner) if name in {pair[place] for pair in rejected}]

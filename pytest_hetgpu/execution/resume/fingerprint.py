@@ -78,7 +78,7 @@ def _hosts(inventory: Inventory) -> str:
     """Return a digest of an inventory's content: hosts of a source (`slurm:`) are in no file."""
     said: dict[str, object] = {
         "hardware": {name: [to_json(host) for host in hosts] for name, hosts in inventory.hardware.items()},
-        "offers": [to_json(offer) for offer in inventory.offers],
+        "offers": [to_json(host) for host in inventory.configured_hosts],
         "stacks": {name: str(path) for name, path in inventory.stacks.items()},
         "build": {name: shape.model_dump(mode="json") for name, shape in inventory.build.items()},
     }

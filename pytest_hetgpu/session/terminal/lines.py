@@ -99,7 +99,7 @@ def best(pairs: CellProperties) -> str:
     if bandwidths:
         value, size, dtype = max(bandwidths)
         # The share is left out if there are only small messages.
-        fraction = value / pairs.wire if pairs.wire else 0.0
+        fraction = value / pairs.link if pairs.link else 0.0
         share = f" ({percent(fraction)} of the wire)" if fraction >= LEAST_SHARE else ""
         parts.append(f"{kind.replace('_', ' ')} {value:.2f} GB/s at {show_size(size)} {dtype}{share}")
     if latencies:

@@ -122,7 +122,7 @@ class TerminalReporter:
             for text, colours in row:
                 writer.write(text, **colours)
             writer.write("\n")
-        for line, colours in self.wires():
+        for line, colours in self.links():
             writer.write_line(line, **colours)
         for line in self.resumed:
             writer.write_line(line)
@@ -158,16 +158,16 @@ class TerminalReporter:
         found = history.previous_run(self.before, self.reports.name, {matrix for matrix, _ in self.seen})
         return Side(found.id, (found,)) if found else None
 
-    def wires(self) -> Iterator[tuple[str, dict[str, bool]]]:
+    def links(self) -> Iterator[tuple[str, dict[str, bool]]]:
         """Yield a line per placement about the bandwidth between its nodes, or about the reason why none is known."""
         known = {}
         for key, pairs in self.seen.items():
-            if pairs.wire_told and key in self.cells:
+            if pairs.link_text and key in self.cells:
                 # The last word: where a node was lost meanwhile, a later cell may know.
                 known[key[0], self.cells[key].value("placement")] = pairs
         for (_, placement), pairs in known.items():
-            limit = f"{gbs(pairs.wire)} GB/s, " if pairs.wire else ""
-            yield f"wire of {placement}: {limit}{pairs.wire_told}", {} if pairs.wire else {"yellow": True}
+            limit = f"{gbs(pairs.link)} GB/s, " if pairs.link else ""
+            yield f"wire of {placement}: {limit}{pairs.link_text}", {} if pairs.link else {"yellow": True}
 
 
 def record(cell: Scenario, pairs: CellProperties) -> CellRecord:

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 
 from pytest_hetgpu.config.inventory.inventory import HERE, Host, Inventory
-from pytest_hetgpu.config.matrix.document import Document
+from pytest_hetgpu.config.matrix.document import Matrix
 from pytest_hetgpu.errors import HetgpuError
 from pytest_hetgpu.execution.retry.quarantine import named
 from pytest_hetgpu.extensions.runtimes.lookup import runtime_of
@@ -49,7 +49,7 @@ def tasks(
     return made
 
 
-def nodes_of(documents: Mapping[str, Document], inventory: Inventory) -> Callable[[Scenario], Nodes]:
+def nodes_of(documents: Mapping[str, Matrix], inventory: Inventory) -> Callable[[Scenario], Nodes]:
     """Return a function that returns the nodes of a cell: none if the matrix or the inventory skips it."""
     known: dict[tuple[str, tuple[str, ...]], Nodes] = {}
 

@@ -153,14 +153,14 @@ def cluster(made: Job, nodes: Mapping[int, FakeMember]) -> Cluster:
 def test_a_placement_is_measured_once_and_everybody_can_read_it(run: Path) -> None:
     nodes = members(PAIR)
     with closing(Journal(run, "main")) as journal, closing(Journal(run, "gw1")) as other:
-        wires = LinkBandwidths(run, journal, 0.5)
-        first = wires.of(cluster(PAIR, nodes))
-        assert wires.of(cluster(PAIR, nodes)) == first
+        links = LinkBandwidths(run, journal, 0.5)
+        first = links.of(cluster(PAIR, nodes))
+        assert links.of(cluster(PAIR, nodes)) == first
         assert LinkBandwidths(run, other, 0.5).of(cluster(PAIR, nodes)) == first
         elsewhere = replace(PAIR, axes={"placement": "others"})
-        wires.of(cluster(elsewhere, nodes))
+        links.of(cluster(elsewhere, nodes))
     assert len(nodes[0].asked) == 2
-    kept = environment.read_wire(run, "m-two")
+    kept = environment.read_link(run, "m-two")
     assert kept
     assert kept.limit == first
     lines = [json.loads(line) for line in (run / "journal/main.jsonl").read_text().splitlines()]
@@ -177,22 +177,22 @@ def test_what_was_seen_of_the_nodes_and_between_them_is_in_one_file(run: Path) -
     environment.write(run, seen)
     (both,) = environment.read_all(run)
     assert both.nodes == seen.nodes
-    assert both.wire
-    assert both.wire.limit.gbs == 1.75
+    assert both.link
+    assert both.link.limit.gbs == 1.75
 
 
 def test_a_placement_that_lost_a_node_meanwhile_is_measured_once_more(run: Path) -> None:
     lost = members(PAIR, good, lambda _: LostNode("node1", "the container ended"))
     lost[1].gone = "the container ended"
     with closing(Journal(run, "main")) as journal:
-        wires = LinkBandwidths(run, journal, 0.5)
-        assert wires.of(cluster(PAIR, lost)).why == "node1: the container ended"
-        assert wires.of(cluster(PAIR, members(PAIR))).gbs == 1.75
+        links = LinkBandwidths(run, journal, 0.5)
+        assert links.of(cluster(PAIR, lost)).why == "node1: the container ended"
+        assert links.of(cluster(PAIR, members(PAIR))).gbs == 1.75
 
 
 def test_a_port_that_is_blocked_is_blocked_for_the_next_cell_too(run: Path) -> None:
     nodes = members(PAIR, lambda _: {"error": "10.0.0.2 port 4711: timed out"}, good)
     with closing(Journal(run, "main")) as journal:
-        wires = LinkBandwidths(run, journal, 0.5)
-        assert wires.of(cluster(PAIR, nodes)) == wires.of(cluster(PAIR, nodes))
+        links = LinkBandwidths(run, journal, 0.5)
+        assert links.of(cluster(PAIR, nodes)) == links.of(cluster(PAIR, nodes))
     assert len(nodes[0].asked) == 1

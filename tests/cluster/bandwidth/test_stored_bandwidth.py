@@ -15,24 +15,26 @@ from pytest_hetgpu.model.outcome import LinkBandwidth, RunResult
 from pytest_hetgpu.store.folder import RunFolder, read_result
 from tests.analysis.judges.judge_cases import evidence, job
 
-WIRE = LinkBandwidth(1.75, "pump 1, 4 streams", ("node1", "node0"), 36.5, ("over loopback",))
+LINK = LinkBandwidth(1.75, "pump 1, 4 streams", ("node1", "node0"), 36.5, ("over loopback",))
 
 
-@pytest.mark.parametrize("wire", [WIRE, LinkBandwidth(why="node0 to node1: timed out"), None])
+@pytest.mark.parametrize("link", [LINK, LinkBandwidth(why="node0 to node1: timed out"), None])
 def test_from_the_cluster_to_the_result_its_file_and_the_outcome(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wire: LinkBandwidth | None
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, link: LinkBandwidth | None
 ) -> None:
     monkeypatch.setenv("HETGPU_LEASES", str(tmp_path / "leases"))
     folder = RunFolder.create(tmp_path / "reports")
     made = job()
     runtime = FakeRuntime(lambda _: (0, b""))
-    cluster = Cluster(made, tuple(ClusterNode(node, runtime) for node in made.nodes), wire=wire)
+    cluster = Cluster(made, tuple(ClusterNode(node, runtime) for node in made.nodes), link=link)
+    with pytest.warns(DeprecationWarning, match=r"^Cluster\.wire is link now$"):
+        assert cluster.wire == link
     result = execute(cluster, folder, None)
-    assert result.wire == wire
+    assert result.wire == link
     kept = read_result(folder.job(made.label))
     assert kept
-    assert kept.wire == wire
-    assert judge(made, kept, evidence()).wire == wire
+    assert kept.wire == link
+    assert judge(made, kept, evidence()).wire == link
 
 
 def test_a_result_of_before_has_none(tmp_path: Path) -> None:
@@ -45,4 +47,4 @@ def test_a_result_of_before_has_none(tmp_path: Path) -> None:
     kept = read_result(path)
     assert kept
     assert kept.wire is None
-    assert replace(kept, wire=WIRE).wire == WIRE
+    assert replace(kept, wire=LINK).wire == LINK

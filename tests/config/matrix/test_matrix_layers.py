@@ -9,11 +9,11 @@ import pytest
 
 import pytest_hetgpu.extensions.transports
 from pytest_hetgpu.config.matrix import values
-from pytest_hetgpu.config.matrix.document import Document
+from pytest_hetgpu.config.matrix.document import Matrix
 from pytest_hetgpu.errors import MatrixError
 from pytest_hetgpu.extensions import registry
 
-Reads = Callable[..., Document]
+Reads = Callable[..., Matrix]
 MatrixErrors = Callable[..., list[str]]
 
 LAYERED = '''

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from pytest_hetgpu.config.matrix.document import Document
+from pytest_hetgpu.config.matrix.document import Matrix
 from pytest_hetgpu.config.matrix.hardware import HardwareShape, shape_of
 from pytest_hetgpu.errors import MatrixError
 from pytest_hetgpu.extensions.runtimes.pods.request import Pods, Toleration
@@ -31,7 +31,7 @@ axes:
 
 
 @pytest.fixture
-def told(reads: Callable[..., Document]) -> Callable[..., list[str]]:
+def told(reads: Callable[..., Matrix]) -> Callable[..., list[str]]:
     def matrix_errors(a: str = "", b: str = "", nodes: str = "[a]") -> list[str]:
         text = BASE.replace("{A}", f"{{{a}}}").replace("{B}", f"{{{b}}}").replace("NODES", nodes)
         try:
@@ -190,7 +190,7 @@ def test_pods_that_nothing_makes_together_are_said_with_the_line_of_their_placem
     ]
 
 
-def test_an_include_may_not_define_such_a_placement_either(reads: Callable[..., Document]) -> None:
+def test_an_include_may_not_define_such_a_placement_either(reads: Callable[..., Matrix]) -> None:
     text = BASE.replace("{A}", "{kind: mpijob}").replace("{B}", "{kind: mpijob}").replace("NODES", "[a]")
     include = "include:\n  - {placement: {name: mixed, nodes: [a, b]}, transport: ob1, workload: allreduce}\n"
     with pytest.raises(MatrixError, match=r"m.yaml:15: placement mixed: an MPIJob has one template"):

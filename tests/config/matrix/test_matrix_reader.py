@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_hetgpu.config.matrix.document import Document
+from pytest_hetgpu.config.matrix.document import Matrix
 from pytest_hetgpu.config.matrix.reader import read
 from pytest_hetgpu.errors import MatrixError
 from pytest_hetgpu.extensions.hardware.cuda import Cuda
@@ -18,7 +18,7 @@ from pytest_hetgpu.model.failure import Condition
 from pytest_hetgpu.model.job import Accelerator, Exclusion, Expectation, Fabric, Hardware, Origin
 from pytest_hetgpu.model.verdict import Kind
 
-Reads = Callable[..., Document]
+Reads = Callable[..., Matrix]
 
 AWS = """\
 name: aws-g4

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from pytest_hetgpu.config.matrix.document import Document
+from pytest_hetgpu.config.matrix.document import Matrix
 from pytest_hetgpu.config.matrix.models import ReferenceShape
 from pytest_hetgpu.model.thresholds import PerformanceReference
 from pytest_hetgpu.planning.expand import expand
 
-Reads = Callable[..., Document]
+Reads = Callable[..., Matrix]
 
 TEXT = """\
 name: t

@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 
 from pytest_hetgpu.config.matrix import source
-from pytest_hetgpu.config.matrix.document import Document
+from pytest_hetgpu.config.matrix.document import Matrix
 from pytest_hetgpu.config.matrix.schema import matrix_schema
 from pytest_hetgpu.config.matrix.source import Mapping, Node, Scalar
 from pytest_hetgpu.planning.expand import expand
@@ -19,7 +19,7 @@ from tests.config.matrix.test_matrix_errors import BASE, CASES, changed
 from tests.config.matrix.test_matrix_fuzz import BASES, FOLDER
 from tests.config.matrix.test_matrix_reader import RULES
 
-Reads = Callable[..., Document]
+Reads = Callable[..., Matrix]
 
 
 def as_editors_read(node: Node) -> Any:

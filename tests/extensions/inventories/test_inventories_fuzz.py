@@ -113,7 +113,7 @@ def test_a_source_gives_hosts_or_says_why_not(name: str, text: str) -> None:
 def test_an_inventory_of_it_is_one_or_says_why_not(name: str, data: bytes, tmp_path: Path) -> None:
     (tmp_path / "source").write_bytes(data)
     with suppress(InventoryError):
-        for offer in read(f"{name}:{tmp_path / 'source'}").offers:
+        for offer in read(f"{name}:{tmp_path / 'source'}").configured_hosts:
             assert not offer.host.address.startswith("-")
 
 
@@ -147,4 +147,4 @@ def _node(number: int) -> dict[str, Any]:
 @pytest.mark.parametrize("name", MANY)
 def test_ten_thousand_hosts(name: str, tmp_path: Path) -> None:
     (tmp_path / "many").write_text(MANY[name](10_000))
-    assert len(read(f"{name}:{tmp_path / 'many'}").offers) == 10_000
+    assert len(read(f"{name}:{tmp_path / 'many'}").configured_hosts) == 10_000

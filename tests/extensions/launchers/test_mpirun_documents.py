@@ -12,7 +12,7 @@ import pytest
 import pytest_hetgpu.extensions.workloads
 from pytest_hetgpu.config.inventory.inventory import Host, Inventory
 from pytest_hetgpu.config.matrix import values
-from pytest_hetgpu.config.matrix.document import Document
+from pytest_hetgpu.config.matrix.document import Matrix
 from pytest_hetgpu.extensions import registry
 from pytest_hetgpu.model.job import Job, Stack
 from pytest_hetgpu.planning.expand import expand
@@ -152,7 +152,7 @@ def scripts(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monkey
         cache.cache_clear()
 
 
-def job(reads: Callable[..., Document], name: str) -> Job:
+def job(reads: Callable[..., Matrix], name: str) -> Job:
     document = reads(HEAD + CASES[name].axes)
     placement = name.partition(":")[0]
     (scenario,) = (cell for cell in expand(document) if cell.value("placement") == placement)
@@ -166,7 +166,7 @@ def without(ours: Meaning, added: Mapping[str, set[str]]) -> Meaning:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_ours_means_what_was_typed_by_hand(reads: Callable[..., Document], name: str) -> None:
+def test_ours_means_what_was_typed_by_hand(reads: Callable[..., Matrix], name: str) -> None:
     command, _, added = CASES[name]
     typed = meaning(shlex.split(command)[1:])
     planned = meaning(job(reads, name).command.argv[1:])
@@ -182,7 +182,7 @@ def test_ours_means_what_was_typed_by_hand(reads: Callable[..., Document], name:
     assert (planned.mca, planned.flags, len(planned.ranks)) == (typed.mca, typed.flags, 2)
 
 
-def test_the_launcher_of_the_second_document_has_no_ranks(reads: Callable[..., Document]) -> None:
+def test_the_launcher_of_the_second_document_has_no_ranks(reads: Callable[..., Matrix]) -> None:
     found = job(reads, "led: on cpus")
     assert found.launcher is not None
     assert (found.launcher.host, found.launcher.ranks, found.launcher.index) == ("10.0.0.9", 0, 2)

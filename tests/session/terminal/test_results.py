@@ -40,23 +40,23 @@ def test_a_barrier_has_a_latency_without_a_size() -> None:
 
 
 def test_a_bandwidth_is_told_as_a_share_of_the_wire() -> None:
-    pairs = CellProperties("c", "m", Kind.PASSED, Verdict.OK, measurements={"busbw[1024,int8]": 0.42}, wire=1.0)
+    pairs = CellProperties("c", "m", Kind.PASSED, Verdict.OK, measurements={"busbw[1024,int8]": 0.42}, link=1.0)
     assert best(pairs) == "busbw 0.42 GB/s at 1K int8 (42 % of the wire)"
-    assert best(replace(pairs, wire=0.35)) == "busbw 0.42 GB/s at 1K int8 (120 % of the wire)"
+    assert best(replace(pairs, link=0.35)) == "busbw 0.42 GB/s at 1K int8 (120 % of the wire)"
 
 
 def test_each_wire_is_told_once_at_the_end_with_the_last_word_on_it() -> None:
     cells = [scenario(f"{placement}-ucx-{workload}") for placement in ("mixed", "same") for workload in ("a", "b", "c")]
     live = TerminalReporter(None, cells, Path())
-    blind = CellProperties("", "aws", Kind.PASSED, Verdict.OK, wire_told="not known: node1: the container ended")
+    blind = CellProperties("", "aws", Kind.PASSED, Verdict.OK, link_text="not known: node1: the container ended")
     seen = [
-        replace(blind, wire_told="not known: node1: gone"),
-        replace(blind, wire=0.047812, wire_told="pump 1, 1 stream"),
-        replace(blind, wire_told=""),
+        replace(blind, link_text="not known: node1: gone"),
+        replace(blind, link=0.047812, link_text="pump 1, 1 stream"),
+        replace(blind, link_text=""),
         *(blind, blind, blind),
     ]
     live.seen.update({("aws", cell.label): pairs for cell, pairs in zip(cells, seen, strict=True)})
-    assert list(live.wires()) == [
+    assert list(live.links()) == [
         ("wire of mixed: 0.0478 GB/s, pump 1, 1 stream", {}),
         ("wire of same: not known: node1: the container ended", {"yellow": True}),
     ]
