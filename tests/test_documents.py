@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from pytest_hetgpu.config.inventory import inventory
+from pytest_hetgpu.config.inventory.file import read as read_inventory
 from pytest_hetgpu.config.known_failures import file as known_failures_file
 from pytest_hetgpu.config.known_failures.load import known_failures
 from pytest_hetgpu.config.matrix.reader import read as read_matrix
@@ -86,7 +86,7 @@ def test_an_example_loads(name: str, tmp_path: Path) -> None:
     if kind == "knowledge":
         assert known_failures_file.read(path)
     elif kind == "inventory":
-        found = inventory.read(path)
+        found = read_inventory(path)
         assert found.hardware or found.sites
     elif kind == "reader":
         assert CommandSettings.model_validate(yaml.safe_load(text)).patterns

@@ -16,7 +16,8 @@ from pytest_hetgpu.cluster.cleanup.ledger_cleanup import CleanupResult, CleanupS
 from pytest_hetgpu.cluster.cleanup.owner import Owner, OwnerState, myself, state_of
 from pytest_hetgpu.cluster.cleanup.plan import FoundResource, Scope, counted, make_plan, table
 from pytest_hetgpu.cluster.cleanup.targets import CleanupTarget, target_of, why
-from pytest_hetgpu.config.inventory import inventory
+from pytest_hetgpu.config.inventory.file import read as read_inventory
+from pytest_hetgpu.config.inventory.inventory import HERE
 from pytest_hetgpu.errors import HetgpuError, UsageError
 from pytest_hetgpu.extensions.runtimes.lookup import mistakes_of, runtimes
 from pytest_hetgpu.extensions.runtimes.traits.leftovers import Location
@@ -159,11 +160,11 @@ def _services(reach: ConnectionInfo) -> Iterable[Location]:
 
 def _inventory_locations(file: Path) -> Iterable[Location]:
     """Yield the hosts and engines of an inventory."""
-    for hosts in inventory.read(file).hardware.values():
+    for hosts in read_inventory(file).hardware.values():
         for host in hosts:
             if host.reach.engine:
                 yield from _services(host.reach)
-            if host.address not in inventory.HERE:
+            if host.address not in HERE:
                 yield Location(
                     "host", host.address, ConnectionInfo("", host.reach.user, host.reach.port, host.reach.key)
                 )

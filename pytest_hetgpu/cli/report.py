@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pytest_hetgpu.analysis.judge import SCENARIO, judge_output
-from pytest_hetgpu.config.inventory import inventory
+from pytest_hetgpu.config.inventory.file import read as read_inventory
 from pytest_hetgpu.config.inventory.sources import spec_of
 from pytest_hetgpu.config.known_failures.entries import KnownFailures
 from pytest_hetgpu.config.known_failures.load import known_failures
@@ -111,7 +111,7 @@ def _register_run_secrets(sessions: Sequence[SessionStarted]) -> None:
             place = Path(folder, os.path.expanduser(spec.path or "" if spec else text))  # noqa: PTH111 - as elsewhere
             if spec is None or spec.is_file:
                 source = f"{spec.kind}:{place}" if spec else place
-                register_secrets({}, *inventory.read(source, files_only=True).settings())
+                register_secrets({}, *read_inventory(source, files_only=True).settings())
 
 
 def _rejudge_cell(cell: CellRecord, folder: RunFolder, known: KnownFailures | None) -> Outcome | None:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 
-from pytest_hetgpu.config.inventory import inventory
 from pytest_hetgpu.config.inventory.inventory import Inventory
 from pytest_hetgpu.config.known_failures.load import known_failures
 from pytest_hetgpu.config.matrix.document import Matrix
@@ -110,12 +109,12 @@ class MatrixSet:
             documents[document.name] = document
         if errors:
             raise MatrixError(errors)
-        found = inventory.read(inputs.inventory) if inputs.inventory else Inventory()
-        images = {name: _images(document, found, root) for name, document in documents.items()}
+        inventory = _inventory(inputs.inventory)
+        images = {name: _images(document, inventory, root) for name, document in documents.items()}
         return cls(
             documents,
             tuple(_labelled(expanded)),
-            found,
+            inventory,
             _prefixes(environ, root),
             timeout,
             inputs.known_failures,
@@ -272,6 +271,15 @@ def _labelled(expanded: Sequence[tuple[Matrix, list[Scenario]]]) -> Iterable[Sce
                 "rename one of them"
             )
     return labelled
+
+
+def _inventory(file: str | Path | None) -> Inventory:
+    """Read an inventory. Most runs have none, and import no model of its file."""
+    if not file:
+        return Inventory()
+    from pytest_hetgpu.config.inventory.file import read
+
+    return read(file)
 
 
 def _prefixes(environ: Mapping[str, str], root: Path) -> tuple[Path, ...]:

@@ -163,7 +163,7 @@ def test_an_inventory_of_another_package_may_have_any_name(tmp_path: Path) -> No
     (tmp_path / "bad").write_text("bad\n")
     (tmp_path / "hosts.yaml").write_text("from: [{mine: a, hardware: g4}, {hostfile: a, user: me}]")
     program = (
-        "from pytest_hetgpu.errors import InventoryError\nfrom pytest_hetgpu.config.inventory.inventory import read\n"
+        "from pytest_hetgpu.errors import InventoryError\nfrom pytest_hetgpu.config.inventory.file import read\n"
         f"home = {str(tmp_path)!r}\n"
         "for spec in (f'my-hosts:{home}/a', f'user:{home}/a', f'{home}/hosts.yaml'):\n"
         "    print(*(offer.host.address for offer in read(spec).configured_hosts))\n"

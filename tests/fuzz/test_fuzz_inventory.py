@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_hetgpu.config.inventory import inventory
+from pytest_hetgpu.config.inventory.file import read as read_inventory
 from pytest_hetgpu.errors import InventoryError, ProvisionError
 from pytest_hetgpu.extensions.runtimes._docker.address import address
 from tests.fuzz.fuzzing import bounded, cases, damaged, fuzz, harmless, told
@@ -44,11 +44,11 @@ WORDS = [
 def check(path: Path, data: bytes) -> None:
     path.write_bytes(data)
     try:
-        read = inventory.read(path)
+        read = read_inventory(path)
     except InventoryError as error:
         told(error)
         return
-    assert inventory.read(path) == read
+    assert read_inventory(path) == read
     for host in (host for hosts in read.hardware.values() for host in hosts):
         for text in filter(None, (host.address, host.reach.user, host.prefix)):
             assert not text.startswith("-")

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from pytest_hetgpu.config.inventory import inventory
+from pytest_hetgpu.config.inventory.file import read as read_inventory
 from pytest_hetgpu.errors import InventoryError, ProvisionError
 from pytest_hetgpu.extensions.runtimes._docker.address import address
 from pytest_hetgpu.extensions.runtimes._docker.engine import Engine
@@ -143,4 +143,4 @@ def test_an_inventory_names_engines_by_ssh_or_socket_alone(tmp_path: Path, engin
     file = tmp_path / "hosts.yaml"
     file.write_text(f"hardware: {{a: [{{address: h, engine: '{engine_url}'}}]}}\n")
     with pytest.raises(InventoryError, match="must be ssh://USER@HOST or unix:///PATH"):
-        inventory.read(file)
+        read_inventory(file)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_hetgpu.config.inventory import inventory
+from pytest_hetgpu.config.inventory.file import read as read_inventory
 from pytest_hetgpu.errors import InventoryError
 from pytest_hetgpu.extensions.runtimes._docker.address import address
 from pytest_hetgpu.extensions.runtimes.process.ssh import ssh_command
@@ -41,7 +41,7 @@ def test_an_inventory_names_hosts_not_options(tmp_path: Path, key: str, hostile:
     given = {"address": "h", key: f"ssh://{hostile}" if key == "engine" else hostile}
     file.write_text("hardware: {a: [{" + ", ".join(f"{name}: {text!r}" for name, text in given.items()) + "}]}\n")
     with pytest.raises(InventoryError):
-        inventory.read(file)
+        read_inventory(file)
 
 
 def test_a_host_is_behind_the_options_whatever_it_is_called() -> None:

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from pytest_hetgpu.cli.main import main
-from pytest_hetgpu.config.inventory.inventory import Inventory, read
+from pytest_hetgpu.config.inventory.file import read
+from pytest_hetgpu.config.inventory.inventory import Inventory
 from pytest_hetgpu.config.inventory.sources import Spec, spec_of
 from pytest_hetgpu.errors import InventoryError, NotHere, UsageError
 from pytest_hetgpu.model.job import Accelerator, Hardware

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pytest_hetgpu import __version__
-from pytest_hetgpu.config.inventory import inventory
+from pytest_hetgpu.config.inventory.file import read as read_inventory
 from pytest_hetgpu.execution.resume import fingerprint
 from pytest_hetgpu.execution.resume.rules import RULES, ResumeRule
 from pytest_hetgpu.planning.matrix_set import MatrixSet, RunInputs
@@ -108,4 +108,4 @@ def test_runs_of_the_version_before_can_be_resumed(tmp_path: Path) -> None:
     path = tmp_path / "hosts.yaml"
     path.write_text("hardware: {gpu: [a, b]}\n")
     digest = "646a1a1ebf52dd0f21d5260788a488d03f6ccae124f23e00ec8f03306cd3d83c"
-    assert fingerprint._hosts(inventory.read(path)) == f"sha256 {digest}"
+    assert fingerprint._hosts(read_inventory(path)) == f"sha256 {digest}"

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pytest_hetgpu.config.inventory.inventory import read
+from pytest_hetgpu.config.inventory.file import read
 from pytest_hetgpu.errors import InventoryError
 from pytest_hetgpu.extensions.inventories.base import HostListing, InventorySource, MalformedInventory
 from pytest_hetgpu.extensions.registry import find, shipped
