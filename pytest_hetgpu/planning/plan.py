@@ -13,7 +13,6 @@ from pytest_hetgpu.config.matrix.document import CellSettings, Matrix
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.extensions.fabrics.base import GID_INDEX, FabricKind, gid_arguments, gid_needed
 from pytest_hetgpu.extensions.launchers.base import Launcher, LaunchRequest, Rendezvous
-from pytest_hetgpu.extensions.readers.base import operation_of
 from pytest_hetgpu.extensions.registry import find
 from pytest_hetgpu.extensions.transports.base import Rendering
 from pytest_hetgpu.extensions.workloads.base import Workload
@@ -206,7 +205,7 @@ def _requirements(
         transport_family=settings.family,
         transports=settings.transport.components(),
         points=work.required_points(ranks),
-        operation=operation_of(foreign) if foreign else work.operation,
+        operation=work.measured_operation(ranks),
         measured=work.measured,
         facts=_known_facts(stack, work),
         capabilities=present,

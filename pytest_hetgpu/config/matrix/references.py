@@ -9,7 +9,6 @@ from pytest_hetgpu.config.matrix import source
 from pytest_hetgpu.config.matrix.diagnostics import Diagnostics
 from pytest_hetgpu.config.matrix.document import AxisValue, CellSettings, Matrix, ReferenceRule
 from pytest_hetgpu.config.matrix.models import METRICS, Options, ReferenceShape
-from pytest_hetgpu.extensions.readers.base import operation_of
 from pytest_hetgpu.extensions.workloads.base import Workload
 from pytest_hetgpu.model import metrics
 from pytest_hetgpu.model.job import Exclusion, Origin
@@ -213,5 +212,4 @@ class _ReferenceReader:
 
 def _has_bandwidth(workload: Workload) -> bool:
     """Return whether the measurements of a workload have a bandwidth by its definition."""
-    foreign = workload.external(2)
-    return metrics.has_bandwidth(operation_of(foreign) if foreign else workload.operation)
+    return metrics.has_bandwidth(workload.measured_operation(2))

@@ -187,6 +187,15 @@ class Workload(KeepsOldNames, abc.ABC):
         """Return the requirements for another project's program on so many ranks; None for our own programs."""
         return None
 
+    def measured_operation(self, ranks: int) -> str:
+        """Return the operation of the measured rows; for an external program its parser names it."""
+        external = self.external(ranks)
+        if external is None:
+            return self.operation
+        from pytest_hetgpu.extensions.readers.base import operation_of
+
+        return operation_of(external)
+
     def unsuitable(self, ranks: int) -> str | None:
         """Return why this workload cannot run on so many ranks, None if it can."""
         return None
