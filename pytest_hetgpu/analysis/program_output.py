@@ -159,4 +159,4 @@ def _absent(starts: Mapping[int, StartedProgram]) -> str:
     hosts = ", ".join(dict.fromkeys(start.host for start in lacking))
     first = lacking[0]
     looked = ", ".join(first.looked[:_MOST_LOOKED])
-    return f"there is no {first.name} on {hosts} (looked for in {looked}): install it there, or say `folders`"
+    return f"there is no {first.name} on {hosts} (looked for in {looked}): install it there, or set `folders`"

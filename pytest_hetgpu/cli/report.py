@@ -155,7 +155,7 @@ def _known_failures(run: Path, sessions: Sequence[SessionStarted], added: Sequen
     if gone:
         raise UsageError(
             f"{run}: its verdicts rest on the known failures in {gone}, which is no file now; no verdict was touched. "
-            "Say where they are with --knowledge FILE (a file with [] stands for none)"
+            "Give them with --knowledge FILE (a file with [] stands for none)"
         )
     return known_failures(tuple(dict.fromkeys(files))) if files else None
 

@@ -63,7 +63,7 @@ def collect(host: HostLike, wanted: FactRequest = FactRequest()) -> Environment:
         return _all_unknown("the node has no python3 to look with")
     if answer.rc != 0:
         return _all_unknown(
-            f"looking at the node failed with {answer.rc}: {_last_line(answer.stderr) or 'it said nothing'}"
+            f"looking at the node failed with {answer.rc}: {_last_line(answer.stderr) or 'it printed nothing'}"
         )
     seen = read(answer.stdout)
     ahead = _ahead(answer.stdout, asked, time.time())

@@ -109,9 +109,7 @@ def summarize_stacks(
     untraced = [one for one in found if one.trouble]
     if untraced:
         ranks_of = rank_ranges([one.position.rank for one in untraced if one.position.rank is not None])
-        lines.append(
-            f"hetgpu: only the kernel tells of rank{'s' * (len(untraced) > 1)} {ranks_of}: {untraced[0].trouble}"
-        )
+        lines.append(f"hetgpu: only kernel facts for rank{'s' * (len(untraced) > 1)} {ranks_of}: {untraced[0].trouble}")
     return [*lines, *_verdict([one.position for one in found], overdue, stopped)]
 
 

@@ -162,7 +162,7 @@ class AgentSshd:
                 by_key = True
             elif "in use" not in complaint:
                 break
-        raise AgentError("sshd does not start: " + (complaint or "it says nothing"))
+        raise AgentError("sshd does not start: " + (complaint or "it printed nothing"))
 
     def write(self, key: str, pairs: List[str], by_key: bool, user: str, **settings: object) -> None:
         """Write the files of sshd."""

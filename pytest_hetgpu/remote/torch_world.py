@@ -97,13 +97,13 @@ def find_rank(environment: Dict[str, str]) -> RankInfo:
         try:
             rank, size, local = (int(values[name]) for name in names)
         except ValueError:
-            sys.exit(f"{launcher} started this process, but does not say which it is: {values}")
+            sys.exit(f"{launcher} started this process, but does not set its rank: {values}")
         if not 0 <= rank < size or local < 0:
             sys.exit(f"{launcher} started this process as one that there cannot be: {values}")
         return RankInfo(rank, size, local, launcher)
     pods = {name: environment[name] for name in ("RANK", "WORLD_SIZE") if name in environment}
     hint = f" ({pods} without LOCAL_RANK may count pods, not processes)" if pods else ""
-    sys.exit(f"no launcher says which rank this process is{hint}: start it with torchrun, mpirun or srun")
+    sys.exit(f"no launcher sets the rank of this process{hint}: start it with torchrun, mpirun or srun")
 
 
 def join(backend: str, memory: str) -> ProcessGroup:
@@ -122,7 +122,7 @@ def join(backend: str, memory: str) -> ProcessGroup:
     dist.init_process_group(backend, init_method="env://", timeout=LIMIT, **nccl_options(backend, device))
     if (dist.get_rank(), dist.get_world_size()) != (mine.rank, mine.size):
         group = f"rank {dist.get_rank()} of {dist.get_world_size()}"
-        sys.exit(f"{mine.by} says that this is rank {mine.rank} of {mine.size}, the group that it is {group}")
+        sys.exit(f"{mine.by} set rank {mine.rank} of {mine.size}, the group has {group}")
     world = ProcessGroup(mine, device, backend)
     # A crash of the first would take the greetings of the others with it.
     world.barrier()
@@ -182,7 +182,7 @@ def warn_of_pods(mine: RankInfo) -> None:
     if mine.rank == 0 and all(outer) and outer != (str(mine.rank), str(mine.size)):
         print(
             f"hetgpu: RANK={outer[0]} and WORLD_SIZE={outer[1]} were set outside and may count pods; "
-            f"{mine.by} says that this is rank {mine.rank} of {mine.size}",
+            f"{mine.by} set rank {mine.rank} of {mine.size}",
             file=sys.stderr,
         )
 

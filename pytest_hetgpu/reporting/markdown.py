@@ -127,7 +127,7 @@ def _sentence(record: RunRecord) -> str:
     taken_up = [format_utc(session.started) for session in record.sessions[1:]]
     text += f" (taken up again on {_list(taken_up)})" if taken_up else ""
     text += f" from the host {_list(hosts)}" if hosts else ""
-    return f"{text}, {f'with {_list(stacks)}' if stacks else 'and no rank said which MPI it loaded'}."
+    return f"{text}, {f'with {_list(stacks)}' if stacks else 'and no rank reported which MPI it loaded'}."
 
 
 def _totals(record: RunRecord) -> str:

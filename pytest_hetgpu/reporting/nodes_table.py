@@ -20,7 +20,7 @@ def render(placements: Sequence[PlacementFacts]) -> Iterator[str]:
     if not placements:
         return
     yield "## What the nodes are"
-    yield "`≠` marks what differs between the nodes of a placement, `-` what is not there, `?` what could not be told."
+    yield "`≠` marks what differs between the nodes of a placement, `-` what is not there, `?` what is not known."
     budget = BUDGET
     for left, placement in enumerate(placements):
         text = "\n".join(_table(placement))

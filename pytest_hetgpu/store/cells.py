@@ -34,8 +34,8 @@ NEVER_STARTED = Outcome(Kind.SKIPPED, Verdict.NOT_RUN, why="never started: the r
 
 _WRITER_STATES = {
     True: "is still running",
-    False: "is gone: killed, or stopped with its machine, before it could say more",
-    None: "said no more",
+    False: "is gone: killed, or stopped with its machine, before it could record more",
+    None: "recorded nothing more",
 }
 
 

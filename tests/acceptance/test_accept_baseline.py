@@ -120,7 +120,7 @@ def test_any_of_its_names(
     for name in ("ours.xml", "pytests.xml"):
         done = run_pytest("--hetgpu-matrix", "demo.yaml", "--hetgpu-baseline", name)
         assert (done.ret, outcomes(latest())) == (1, {"good": "slow"}), name
-        told = "which says neither ranks nor memory nor a tool of ours: *"
+        told = "which has neither ranks nor memory nor a tool of ours: *"
         done.stdout.fnmatch_lines([f"{name} is a JUnit file, {told}"])
     kept = latest() / "baseline.json"
     assert run_pytest("--hetgpu-matrix", "demo.yaml", "--hetgpu-baseline", str(kept)).ret == 1

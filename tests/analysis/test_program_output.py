@@ -93,7 +93,7 @@ def test_a_node_without_the_program_is_a_cell_that_is_not_run(judged: Judged) ->
     found = judged(text, foreign(), [MessagePoint(8, "")], code=127)
     assert (found.kind, found.verdict) == (Kind.SKIPPED, Verdict.NOT_RUN)
     assert (
-        found.why == "there is no osu_x on vm (looked for in /opt/*/bin, /usr/bin): install it there, or say `folders`"
+        found.why == "there is no osu_x on vm (looked for in /opt/*/bin, /usr/bin): install it there, or set `folders`"
     )
     assert (found.rank_outcomes, found.others, found.signature) == ((), (), None)
 
@@ -127,4 +127,4 @@ def test_a_word_of_success_is_missed_only_of_a_program_that_came_to_its_end(
     text = greetings() + "".join(f"hetgpu: {why}\n" for why in run.get("lost", ()))
     found = judged(text, program, run=run)
     assert found.kind is kind, found
-    assert ("which says success" in found.why) is (kind is Kind.WRONG_RESULT)
+    assert ("which marks success" in found.why) is (kind is Kind.WRONG_RESULT)

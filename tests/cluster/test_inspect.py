@@ -74,7 +74,7 @@ def test_a_greeting_before_the_answer_is_passed_over() -> None:
     [
         (Said(127, "", "sh: python3: not found\n"), "the node has no python3 to look with"),
         (Said(1, "", "Traceback\nMemoryError\n"), "looking at the node failed with 1: MemoryError"),
-        (Said(137), "looking at the node failed with 137: it said nothing"),
+        (Said(137), "looking at the node failed with 137: it printed nothing"),
         (Said(0, ""), "the node's answer cannot be read: ''"),
         (Said(0, "Segmentation fault\n"), "the node's answer cannot be read: 'Segmentation fault'"),
         (Said(0, "[1, 2]\n"), "the node's answer cannot be read: '[1, 2]'"),

@@ -122,7 +122,7 @@ def test_where_no_tool_is_the_kernel_tells() -> None:
         twice(0, None, tool="proc", trouble=[], wchan="hrtimer_nanosleep"), twice(1, None, tool="proc", trouble=[])
     )
     assert said[-1].endswith("rank 0 is in sleep, rank 1 is running")
-    assert said[-2] == "hetgpu: only the kernel tells of ranks 0, 1: neither py-spy nor gdb is there"
+    assert said[-2] == "hetgpu: only kernel facts for ranks 0, 1: neither py-spy nor gdb is there"
     refused = twice(0, None, tool="proc", trouble=["py-spy: Error: Operation not permitted"])
     assert "kernel.yama.ptrace_scope" in lines(refused)[-1]
 

@@ -145,7 +145,7 @@ def test_a_command(foreign: Foreign, pytester: pytest.Pytester) -> None:
     assert float(cells["json"]["latency[8,none]"]) == 1.5
     assert cells["patterns"]["transport_seen"] == "ob1/tcp"
     assert "stack" not in cells["plain"]
-    assert cells["badly"]["why"] == "nothing fits 'ALL TESTS PASSED', which says success"
+    assert cells["badly"]["why"] == "nothing fits 'ALL TESTS PASSED', which marks success"
 
 
 def test_a_program_that_is_not_here_is_a_skip_that_says_where_it_was_looked_for(

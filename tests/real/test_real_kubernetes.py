@@ -107,7 +107,7 @@ def test_a_namespace_that_is_not_there(pods: Pods, pytester: pytest.Pytester, mo
 def test_a_kind_that_no_operator_brought_skips_and_says_which(pods: Pods) -> None:
     result = pods.run("[one, one]", "allreduce: {sizes: 8}", "{kind: mpijob}")
     assert result.ret == 10
-    result.stdout.fnmatch_lines(["*knows no MPIJob of kubeflow.org/v2beta1: it lacks the MPI Operator*"])
+    result.stdout.fnmatch_lines(["*has no MPIJob of kubeflow.org/v2beta1: it lacks the MPI Operator*"])
 
 
 def test_an_operator_that_does_not_run(pods: Pods) -> None:
@@ -130,7 +130,7 @@ def test_no_cluster_skips_and_says_what_to_set(pods: Pods, monkeypatch: pytest.M
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "nothing"))
     result = pods.run()
     assert result.ret == 10
-    result.stdout.fnmatch_lines(["*kubectl knows no Kubernetes here: set KUBECONFIG*"])
+    result.stdout.fnmatch_lines(["*kubectl has no Kubernetes cluster here: set KUBECONFIG*"])
 
 
 def test_credentials_that_have_expired(pods: Pods, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:

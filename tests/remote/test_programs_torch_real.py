@@ -221,6 +221,6 @@ def test_the_processes_count_not_the_pods(torch_python: str) -> None:
         [1, 2, 0, "the environment"],
     ]
     assert "may count pods, not processes" in found[5]
-    assert found[6] == "no launcher says which rank this process is: start it with torchrun, mpirun or srun"
+    assert found[6] == "no launcher sets the rank of this process: start it with torchrun, mpirun or srun"
     assert "as one that there cannot be" in found[7]
-    assert "does not say which it is" in found[8]
+    assert "does not set its rank" in found[8]

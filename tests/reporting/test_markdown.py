@@ -117,7 +117,7 @@ def test_a_good_run_has_nothing_to_act_on() -> None:
 def test_a_run_without_anything_is_said() -> None:
     text = markdown.render(RunRecord(()), lambda label: label, RERUN)
     assert "No cell was recorded" in text
-    assert "no rank said which MPI it loaded" in text
+    assert "no rank reported which MPI it loaded" in text
 
 
 def test_several_matrices_have_a_table_each() -> None:

@@ -79,7 +79,9 @@ def test_a_cell_in_flight_is_a_new_failure(journal: Journal, tmp_path: Path) -> 
     said = f"cut short: started at {format_utc(cell.started)}, never judged; {who} is"
     assert cell.outcome.why == f"{said} still running"
     journal.close()
-    assert only(tmp_path).outcome.why == f"{said} gone: killed, or stopped with its machine, before it could say more"
+    assert (
+        only(tmp_path).outcome.why == f"{said} gone: killed, or stopped with its machine, before it could record more"
+    )
 
 
 def test_a_cell_that_ended_and_was_not_judged_is_no_pass(journal: Journal, tmp_path: Path) -> None:

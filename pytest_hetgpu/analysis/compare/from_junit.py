@@ -15,7 +15,7 @@ from pytest_hetgpu.store.encode import RecordError
 from pytest_hetgpu.store.properties import CellProperties, from_properties
 from pytest_hetgpu.store.run_summary import CellSummary, RunSummary
 
-NOTE = "{name} is a JUnit file, which says neither ranks nor memory nor a tool of ours: they are taken to be the same"
+NOTE = "{name} is a JUnit file, which has neither ranks nor memory nor a tool of ours: they are taken to be the same"
 _NUMBER = re.compile(r"(\w+)\[(\d{1,18}),([^,\[\]]*)(?:,([^,\[\]]*))?\]")
 # The unit of other metrics (those of users) is unknown.
 _UNITS = (

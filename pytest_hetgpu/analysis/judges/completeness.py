@@ -59,7 +59,9 @@ class CompletenessJudge(Judge):
             )
         lacks = missing_results(run)
         if lacks and result.left_out:
-            why = f"{result.left_out} bytes of its output were not kept (--hetgpu-output): what it owes may be in them"
+            why = (
+                f"{result.left_out} bytes of its output were not kept (--hetgpu-output): missing results may be in them"
+            )
             yield self.finding(Kind.UNKNOWN, why, Precedence.INDIRECT)
         for lack in lacks:
             unfinished = "never reported" in lack or "did not reach" in lack

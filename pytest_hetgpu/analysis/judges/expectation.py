@@ -85,7 +85,7 @@ def _unmet(expectation: Expectation, facts: Mapping[str, str], capabilities: fro
         held = matches(condition, facts, capabilities)
         if held is None:
             seen = facts.get(condition.fact)
-            yield f"{condition.fact} is {seen!r}" if seen else f"the run does not tell its {condition.fact}"
+            yield f"{condition.fact} is {seen!r}" if seen else f"the run does not report its {condition.fact}"
         elif not held:
             yield ""
 

@@ -76,7 +76,7 @@ def notes(run: FinishedRun) -> Iterator[str]:
     run = _comparable(run)
     demand, found = run.job.demand, _assessed(run)
     if found.state is SpeedState.UNSURE:
-        yield f"may be slow: {_in_words(found, run)}; it scatters too much to tell"
+        yield f"may be slow: {_in_words(found, run)}; it scatters too much to decide"
     if found.state is SpeedState.FINE and run.further:
         first = assess(demand, [run.evidence.rows])
         yield f"seemed slow: {_in_words(first, run)}; launched again it was not"

@@ -102,7 +102,7 @@ def _unsure(due: Mapping[str, RequiredClass], seen: Sequence[Connection]) -> str
         return ""
     return (
         f"{_asked(due)}: {_names(vague)} connect ranks {_where(due)}, and UCX before 1.16 may send large messages by "
-        "other lanes than short ones, which its log does not tell; allow cma, or add `carried_by: any`"
+        "other lanes than short ones, which its log does not show; allow cma, or add `carried_by: any`"
     )
 
 

@@ -98,7 +98,7 @@ def _lines(file: str, explanation: Explanation) -> Iterator[str]:
 
 
 _NO_FAILURE = {
-    Kind.PASSED: "passed: no failure is told in its {lines} lines",
+    Kind.PASSED: "passed: no failure found in its {lines} lines",
     Kind.UNKNOWN: "unknown: its {lines} lines hold no run that could be recognised",
 }
 

@@ -115,7 +115,7 @@ def _read(kind: type[Any], text: bytes) -> Any:
     try:
         return from_json(kind, json.loads(line))
     except (ValueError, RecursionError, RecordError) as error:
-        why = f"its answer cannot be read ({error})" if line else "it said nothing"
+        why = f"its answer cannot be read ({error})" if line else "it printed nothing"
         raise UnreadableAnswer(why) from None
 
 

@@ -69,9 +69,7 @@ def _reason_of_owner(owner: Owner, state: OwnerState, scope: Scope) -> str:
     if state is OwnerState.LIVE:
         return f"{run} is still running"
     if state is OwnerState.UNKNOWN and not scope.elsewhere:
-        return (
-            f"whether {run} still runs cannot be told from here; look there, or give --elsewhere if you know it is over"
-        )
+        return f"it is not known here whether {run} still runs; look there, or give --elsewhere if you know it is over"
     remote = owner.machine != scope.machine
     own = owner.uid == scope.uid and (not remote or (scope.elsewhere and owner.user == scope.user))
     if not scope.all_users and not own:

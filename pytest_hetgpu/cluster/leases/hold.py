@@ -143,7 +143,7 @@ def wait_limit(environ: Mapping[str, str]) -> float:
     except ValueError:
         seconds = math.nan
     if not 0 <= seconds <= threading.TIMEOUT_MAX:
-        most = f"0 to {threading.TIMEOUT_MAX:.0f}, say 3600"
+        most = f"0 to {threading.TIMEOUT_MAX:.0f}, for example 3600"
         raise UsageError(f"{TIMEOUT_VARIABLE}={text} is no number of seconds that can be waited for ({most})")
     return seconds
 

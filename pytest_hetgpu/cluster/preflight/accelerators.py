@@ -40,7 +40,7 @@ def _devices(member: CheckedNode) -> Iterator[PreflightWarning]:
         yield PreflightWarning(Kind.LAUNCH_FAILURE, member.name, why, _GIVE[member.platform])
     wanted = member.node.hardware.accelerator.count
     if fact.state is FactState.FOUND and len(fact.items) < wanted:
-        why = f"the matrix says {wanted} {member.platform} devices, there are {len(fact.items)} ({fact.text})"
+        why = f"the matrix requires {wanted} {member.platform} devices, there are {len(fact.items)} ({fact.text})"
         yield PreflightWarning(
             Kind.LAUNCH_FAILURE, member.name, why, "correct `count` in the matrix, or give the node all of them"
         )
@@ -54,10 +54,10 @@ def _arch(member: CheckedNode) -> Iterator[PreflightWarning]:
         return
     if override and gfx(override) == wanted:
         return
-    why = f"the matrix says {wanted}, the device is {', '.join(real)}"
+    why = f"the matrix requires {wanted}, the device is {', '.join(real)}"
     if override:
         why += f" (and HSA_OVERRIDE_GFX_VERSION={override} makes it {gfx(override)})"
-    remedy = f"say `arch: {real[0]}` in the matrix, and build the image's libraries for it"
+    remedy = f"set `arch: {real[0]}` in the matrix, and build the image's libraries for it"
     if member.platform == "rocm" and wanted.startswith("gfx1"):
         remedy += f"; or set HSA_OVERRIDE_GFX_VERSION, where {wanted} code runs on a {real[0]}"
     yield PreflightWarning(Kind.GPU_ARCH_MISMATCH, member.name, why, remedy)

@@ -33,7 +33,7 @@ def _stack(cell: CheckedJob, member: CheckedNode) -> Iterator[PreflightWarning]:
     fact = _FACTS.get(stack.vendor, "")
     if fact and member.environment.is_absent(fact):
         why = f"there is no {stack.vendor}: {member.environment.fact(fact).why}"
-        remedy = f"install {stack.vendor} {stack.version}, or say where it is with `prefix`"
+        remedy = f"install {stack.vendor} {stack.version}, or give its folder as `prefix`"
         yield PreflightWarning(Kind.LAUNCH_FAILURE, member.name, why, remedy)
 
 

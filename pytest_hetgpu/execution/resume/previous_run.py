@@ -84,7 +84,7 @@ def _check(folder: Path, record: RunRecord, basis: Mapping[str, str]) -> None:
             f"pytest-hetgpu (this one reads schema {SCHEMA}); resume it with that version"
         )
     if not record.sessions:
-        raise UsageError(f"{folder} cannot be resumed: its journal does not tell how it was started; start a new run")
+        raise UsageError(f"{folder} cannot be resumed: its journal does not record how it was started; start a new run")
     if not record.sessions[-1].basis:
         raise UsageError(
             f"{folder} cannot be resumed: pytest-hetgpu {record.sessions[-1].package}, which wrote it, did not keep "

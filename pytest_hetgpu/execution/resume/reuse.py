@@ -45,7 +45,8 @@ def remarks(record: RunRecord) -> Iterator[str]:
     """Yield further lines about the earlier part."""
     damaged = record.unread.get("damaged", 0)
     if damaged:
-        yield f"{damaged} line{'s' * (damaged > 1)} of its journal could not be read: what only they tell is run again"
+        lines = f"{damaged} line{'s' * (damaged > 1)}"
+        yield f"{lines} of its journal could not be read: what is recorded only there is run again"
 
 
 def _again(cell: CellRecord) -> str:

@@ -114,7 +114,9 @@ def _blocks(text: str) -> tuple[list[_HostBlock], list[SkippedEntry]]:
             everyone = value.lower() in ("all", "final all")
             if not everyone:
                 skipped.append(
-                    SkippedEntry(f"Match {value}"[:80], "cannot be decided without ssh; what it says is not used", line)
+                    SkippedEntry(
+                        f"Match {value}"[:80], "cannot be decided without ssh; its settings are not used", line
+                    )
                 )
             blocks += [_HostBlock(("*",), line)] * everyone
             asleep = not everyone

@@ -32,7 +32,7 @@ class CudaProbe(Probe):
         return {
             **self._devices(raw),
             "cuda.driver": found(driver) if driver else self._none(raw),
-            "cuda.version": or_unknown(first(r"^CUDA Version\s*: (\d\S*)", header), "nvidia-smi does not tell")
+            "cuda.version": or_unknown(first(r"^CUDA Version\s*: (\d\S*)", header), "nvidia-smi does not report it")
             if driver
             else self._none(raw),
             "cuda.toolkit": found(toolkit) if toolkit else absent("no /usr/local/cuda/version.json"),
@@ -47,7 +47,7 @@ class CudaProbe(Probe):
         archs = tuple(dict.fromkeys(f"sm_{row[2].replace('.', '')}" for row in rows if row[2][:1].isdigit()))
         return {
             "cuda.devices": found(tuple(f"{row[0]}: {row[1]}, {row[3]} MiB, {_pci.plain(row[4])}" for row in rows)),
-            "cuda.arch": or_unknown(archs, "this nvidia-smi does not tell the compute capability"),
+            "cuda.arch": or_unknown(archs, "this nvidia-smi does not report the compute capability"),
         }
 
     @staticmethod

@@ -38,7 +38,7 @@ class LargeBarProbe(Probe):
     def _shown(shown: tuple[str, ...], any_device: bool) -> Fact:
         if shown:
             return found(shown)
-        return unknown("no device tells its sizes") if any_device else absent("no device of AMD's or NVIDIA's")
+        return unknown("no device reports its sizes") if any_device else absent("no device of AMD's or NVIDIA's")
 
     @staticmethod
     def _cards(raw: RawFacts) -> list[str]:
@@ -78,5 +78,5 @@ class LargeBarProbe(Probe):
         if short:
             return found("no", "; ".join(short))
         if None in devices.values():
-            return unknown("the size of a device's memory, or of its BAR, is not told")
+            return unknown("the size of a device's memory, or of its BAR, is not reported")
         return found("yes")

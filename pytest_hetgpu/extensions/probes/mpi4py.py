@@ -30,7 +30,7 @@ class Mpi4pyProbe(Probe):
         if version:
             return {"mpi4py": found(version), "mpi4py.library": library}
         if raw.existing("*/mpi4py/__init__.py"):
-            return {"mpi4py": unknown("its package does not tell its version"), "mpi4py.library": library}
+            return {"mpi4py": unknown("its package does not state its version"), "mpi4py.library": library}
         return dict.fromkeys(self.provides, absent("not among the Python packages"))
 
     @staticmethod

@@ -29,7 +29,7 @@ class MpichProbe(Probe):
         lines = {"mpich": "Version", "mpich.device": "Device", "mpich.configure": "configure"}
         return {
             **{
-                name: or_unknown(self._line(word, result.out), "mpichversion does not tell")
+                name: or_unknown(self._line(word, result.out), "mpichversion does not report it")
                 for name, word in lines.items()
             },
             **facts,

@@ -49,7 +49,9 @@ class NcclProbe(Probe):
     def _library(name: str, paths: tuple[str, ...], version: str | None) -> Facts:
         if not paths:
             return {name: absent(f"no lib{name} in the loader's folders"), f"{name}.library": absent()}
-        version_fact = found(version) if version else unknown(f"neither the name of {paths[0]} nor a header tells")
+        version_fact = (
+            found(version) if version else unknown(f"neither the name of {paths[0]} nor a header has its version")
+        )
         return {name: version_fact, f"{name}.library": found(paths[0])}
 
     @staticmethod

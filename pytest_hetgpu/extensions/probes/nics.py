@@ -54,8 +54,8 @@ class NicsProbe(Probe):
         name = kind[1] if kind else "tun" if f"{folder}/tun_flags" in raw.paths else ""
         return {
             **({"kind": found(name)} if name else {}),
-            "mtu": or_unknown(raw.text(f"{folder}/mtu"), "sysfs does not tell"),
-            "speed": or_unknown(known, "the driver does not say"),
+            "mtu": or_unknown(raw.text(f"{folder}/mtu"), "sysfs does not report it"),
+            "speed": or_unknown(known, "the driver does not report it"),
             "driver": found(PurePosixPath(driver.real).name) if driver else absent("no device behind it"),
-            "state": or_unknown(raw.text(f"{folder}/operstate"), "sysfs does not tell"),
+            "state": or_unknown(raw.text(f"{folder}/operstate"), "sysfs does not report it"),
         }

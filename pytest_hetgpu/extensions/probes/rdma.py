@@ -154,7 +154,7 @@ class RdmaProbe(Probe):
             return absent("no RDMA device")
         layers = {text for _, text in raw.texts(rf"{_PORT}/link_layer")}
         if "Ethernet" not in layers:
-            return absent("no port is Ethernet") if layers else unknown("sysfs does not tell what its ports are")
+            return absent("no port is Ethernet") if layers else unknown("sysfs does not report the type of its ports")
         ethernet = {match[1] for match, text in raw.texts(rf"{_PORT}/link_layer") if text == "Ethernet"}
         picked = choose(tuple(row for row in gids(raw) if row.hca in ethernet))
         if isinstance(picked, str):
@@ -166,6 +166,6 @@ class RdmaProbe(Probe):
         folder, name = f"{_IB}/{hca}/ports/{port}", f"rdma.{hca}:{port}"
         rows = tuple(str(row) for row in table if (row.hca, row.port) == (hca, int(port)))
         said = {key: raw.text(f"{folder}/{key}") for key in ("state", "link_layer", "rate")}
-        facts = {f"{name}.{key}": or_unknown(text, "sysfs does not tell") for key, text in said.items()}
-        firmware = or_unknown(raw.text(f"{_IB}/{hca}/fw_ver"), "sysfs does not tell")
+        facts = {f"{name}.{key}": or_unknown(text, "sysfs does not report it") for key, text in said.items()}
+        firmware = or_unknown(raw.text(f"{_IB}/{hca}/fw_ver"), "sysfs does not report it")
         return {**facts, f"{name}.firmware": firmware, f"{name}.gids": found(rows) if rows else absent("no GID is set")}

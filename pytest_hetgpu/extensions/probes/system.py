@@ -50,13 +50,13 @@ class SystemProbe(Probe):
         libc = str(raw.system.get("libc") or "")
         return {
             "os": or_unknown(name, "/etc/os-release does not name it"),
-            "kernel": or_unknown(raw.system.get("kernel"), "not told"),
+            "kernel": or_unknown(raw.system.get("kernel"), "not reported"),
             "glibc": found(libc.partition(" ")[2]) if libc.startswith("glibc ") else absent("another C library"),
-            "machine": or_unknown(raw.system.get("machine"), "not told"),
-            "python": or_unknown(raw.system.get("python"), "not told"),
+            "machine": or_unknown(raw.system.get("machine"), "not reported"),
+            "python": or_unknown(raw.system.get("python"), "not reported"),
             "cpu": or_unknown(self._model(raw), "/proc/cpuinfo does not name it"),
-            "cpus": or_unknown(str(raw.system.get("cpus") or ""), "not told"),
-            "memory": or_unknown(str(int(kilobytes) * 1024) if kilobytes else None, "/proc/meminfo does not tell"),
+            "cpus": or_unknown(str(raw.system.get("cpus") or ""), "not reported"),
+            "memory": or_unknown(str(int(kilobytes) * 1024) if kilobytes else None, "/proc/meminfo does not report it"),
             "container": self._container(raw),
         }
 

@@ -31,7 +31,7 @@ class TorchProbe(Probe):
             return dict.fromkeys(self.provides, absent("not among the Python packages"))
         version = first(r"^__version__ *= *['\"]([^'\"]+)", text)
         return {
-            "torch": found(version, path) if version else unknown(f"{path} does not tell"),
+            "torch": found(version, path) if version else unknown(f"{path} does not state it"),
             "torch.cuda": self._built_for("cuda", text),
             "torch.hip": self._built_for("hip", text),
             "torch.backends": self._backends(raw),
@@ -41,7 +41,7 @@ class TorchProbe(Probe):
     def _built_for(name: str, text: str) -> Fact:
         said = first(rf"^{name}\b[^=\n]*= *(.+)", text)
         if said is None:
-            return unknown("torch/version.py does not tell")
+            return unknown("torch/version.py does not state it")
         return absent("built without") if said == "None" else found(said.strip("'\""))
 
     @staticmethod

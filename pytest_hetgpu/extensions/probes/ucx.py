@@ -53,17 +53,17 @@ class UcxProbe(Probe):
     def _threads(said: str, info: str) -> Fact:
         level = first(r"^level (\d+)", said)
         if level:
-            return found("yes" if level == _MULTI else "no", "as libucp itself says")
+            return found("yes" if level == _MULTI else "no", "as libucp itself reports")
         configured = first(r"^# Configured with:(.*)", info)
         if configured is None:
-            return unknown("neither libucp nor ucx_info tells")
+            return unknown("neither libucp nor ucx_info reports it")
         flags = configured.split()
         return found("yes" if "--enable-mt" in flags else "no", "by the configure flags")
 
     @staticmethod
     def _configured(info: str) -> Fact:
         flags = first(r"^# Configured with:(.*)", info)
-        return unknown("ucx_info does not tell") if flags is None else found(flags or "(no flags)")
+        return unknown("ucx_info does not report it") if flags is None else found(flags or "(no flags)")
 
     @staticmethod
     def _modules(raw: RawFacts, library: str) -> Fact:

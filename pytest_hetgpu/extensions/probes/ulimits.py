@@ -60,7 +60,7 @@ class UlimitsProbe(Probe):
             "nofile": self._limit(raw, "Max open files"),
             "shm": found(str(size)) if size else absent("no /dev/shm"),
             "dev_infiniband": found(devices) if devices else absent("no /dev/infiniband"),
-            "seccomp": or_unknown(_SECCOMP.get(seccomp or ""), "/proc/self/status does not tell"),
+            "seccomp": or_unknown(_SECCOMP.get(seccomp or ""), "/proc/self/status does not report it"),
             "ptrace_scope": found(scope) if scope else absent("the kernel has no Yama"),
             "cap_sys_ptrace": self._capability(capabilities),
             "cma": self._cma(raw),
@@ -70,12 +70,12 @@ class UlimitsProbe(Probe):
     def _limit(raw: RawFacts, name: str) -> Fact:
         """Return the soft limit."""
         text = first(rf"^{name}\s+(unlimited|\d+)", raw.text("/proc/self/limits") or "")
-        return or_unknown(text, "/proc/self/limits does not tell")
+        return or_unknown(text, "/proc/self/limits does not report it")
 
     @staticmethod
     def _capability(capabilities: str | None) -> Fact:
         if capabilities is None:
-            return unknown("/proc/self/status does not tell")
+            return unknown("/proc/self/status does not report it")
         return found("yes" if int(capabilities, 16) >> _SYS_PTRACE & 1 else "no")
 
     @staticmethod

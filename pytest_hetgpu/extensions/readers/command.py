@@ -64,7 +64,7 @@ class CommandParser(OutputParser):
     def finish(self) -> BenchmarkResult:
         self._document()
         failed = (self._failed,) if self._failed else ()
-        unsaid = "" if self._succeeded else f"nothing fits {show(self.settings.success)}, which says success"
+        unsaid = "" if self._succeeded else f"nothing fits {show(self.settings.success)}, which marks success"
         if (self._patterns or self.settings.json_numbers) and not self.rows:
             self.warnings.add("no figure was found")
         return BenchmarkResult(self.tool, "", self.rows, self.warnings.texts, failed, missing_success=unsaid)

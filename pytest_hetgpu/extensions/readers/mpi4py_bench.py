@@ -76,7 +76,7 @@ class Mpi4pyBenchParser(OutputParser):
             many = f"{self._alone} single-rank jobs ran" if self._alone > 1 else "1 rank"
             self.warnings.add(f"{many}: nothing moved between ranks")
         elif self._hello and self.request.ranks not in (None, self._hello):
-            self.warnings.add(f"{self.request.ranks} ranks were asked for, {self._hello} said hello")
+            self.warnings.add(f"{self.request.ranks} ranks were asked for, {self._hello} printed hello")
         elif self._headers > 1:
             self.warnings.add(f"{self._headers} jobs printed into one output")
         # The warning is on stderr, so it may be before or after the line.

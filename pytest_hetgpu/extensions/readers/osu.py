@@ -196,7 +196,7 @@ class OsuParser(OutputParser):
         cells = dict(zip(self._columns, tokens, strict=True))
         if cells.get("Validation", "N/A") not in _CHECKS:
             # Some builds log each wrong element between the rows: its position, and two values.
-            self.warnings.add("lines of numbers whose check says neither Pass nor Fail: no rows", line)
+            self.warnings.add("lines of numbers whose check is neither Pass nor Fail: no rows", line)
             return
         size = whole(cells["Size"]) if "Size" in cells else 0
         if size is None:
@@ -239,7 +239,7 @@ class OsuParser(OutputParser):
             ranks = 2
         defined = times_ranks(self._base, size, ranks, _PER_RANK)
         if defined is None:
-            self.warnings.add(f"how many ranks took part must be known to tell {self._operation}'s size", line)
+            self.warnings.add(f"how many ranks took part must be known to compute {self._operation}'s size", line)
             return
         dtype = self._dtype or ("float32" if self._base in _REDUCTIONS else "int8")
         point = MessagePoint(defined, dtype, self.request.place) if "Size" in cells else MessagePoint(0, "none")

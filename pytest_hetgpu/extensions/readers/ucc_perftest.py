@@ -126,7 +126,7 @@ class UccPerftestParser(OutputParser):
             return None
         if self._operation in _PER_RANK | _CHANGED:
             if not ranks:
-                self.warnings.add(f"how many ranks took part must be known to tell {self._operation}'s size", line)
+                self.warnings.add(f"how many ranks took part must be known to compute {self._operation}'s size", line)
                 return None
             parts = ranks if self._operation in _PER_RANK else self._parts(size, ranks, figures)
             if parts is None:

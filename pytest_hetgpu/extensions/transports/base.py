@@ -189,7 +189,7 @@ def unclassified(members: Sequence[TransportMember]) -> str | None:
         return None
     return (
         f"the class of {show(unknown)} is not known (RDMA, shared memory, tcp), so the best of "
-        f"{', '.join(member.name for member in carriers)} cannot be told: add `carried_by: any`, or list it alone"
+        f"{', '.join(member.name for member in carriers)} cannot be determined: add `carried_by: any`, or list it alone"
     )
 
 

@@ -148,7 +148,7 @@ def doubled_sizes(program: str, sizes: tuple[int, ...]) -> tuple[int, ...]:
 
 def cannot_verify(who: str) -> ValueError:
     """Make the error for a program that must verify results and cannot."""
-    return ValueError(f"{who} verifies nothing: `check: false` says that what it prints is all that is owed")
+    return ValueError(f"{who} verifies nothing: with `check: false` only its output is required")
 
 
 def points(sizes: tuple[int, ...], dtype: str, *places: str) -> tuple[MessagePoint, ...]:

@@ -29,8 +29,8 @@ class CommandWorkloadSettings(ExternalSettings, CommandSettings):
     def _can_succeed(self) -> CommandWorkloadSettings:
         if self.check and not (self.success or self.json_success):
             raise ValueError(
-                "nothing says that the program's results are right: give `success` (a pattern that must be found) or "
-                "`json_success`; `check: false` says that its exit status is all there is"
+                "nothing proves that the program's results are right: give `success` (a pattern that must be found) or "
+                "`json_success`; with `check: false` only its exit status counts"
             )
         return self
 

@@ -37,8 +37,8 @@ class UcxPerftestSettings(ExternalSettings):
     def _is_of_ucp(self) -> UcxPerftestSettings:
         if not self.test.startswith(("tag_", "stream_", "ucp_")):
             raise ValueError(
-                f"test {self.test!r} is of UCT: it is told its transport (-x, -d) and logs nothing that proves it. "
-                "Take one of UCP (tag_lat, tag_bw, stream_lat, ucp_put_bw, ...), or run it as a `command`"
+                f"test {self.test!r} is of UCT: it takes its transport from options (-x, -d) and logs nothing that "
+                "proves it. Take one of UCP (tag_lat, tag_bw, stream_lat, ucp_put_bw, ...), or run it as a `command`"
             )
         if self.check and not self.test.endswith("_lat"):
             raise cannot_verify(self.test)

@@ -55,10 +55,10 @@ def _clock_notes(line: Timeline) -> Iterator[str]:
         mine = [one for one in line.spans if one.node == place]
         early = _largest_error(-one.start for one in mine if one.start is not None)
         if early:
-            yield f"A rank of {node} says it started {early:.1f} s before the job did: the clock of {node} is behind"
+            yield f"A rank of {node} reports a start {early:.1f} s before the job's: the clock of {node} is behind"
         late = _largest_error(max(one.start or 0.0, one.end or 0.0) - line.seconds for one in mine)
         if late:
-            yield f"A rank of {node} says it was there {late:.1f} s after the job's end: the clock of {node} is ahead"
+            yield f"A rank of {node} reports a time {late:.1f} s after the job's end: the clock of {node} is ahead"
 
 
 def _largest_error(off: Iterable[float]) -> float | None:

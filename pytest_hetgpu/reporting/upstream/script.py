@@ -79,7 +79,7 @@ def _lines(job: Job, key: str) -> Iterator[str]:
         if runtime.build_note and any(node.image and node.image.args for node in nodes):
             yield runtime.build_note
     if any(REDACTED in token for token in (*job.command.argv, *job.command.env.values())):
-        yield f"# A secret was taken out: put yours where it says {REDACTED}."
+        yield f"# A secret was taken out: put yours in place of {REDACTED}."
     yield "set -eu"
     yield 'cd "$(dirname "$0")"'
     if job.is_multi_host:

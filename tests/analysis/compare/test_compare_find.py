@@ -61,7 +61,7 @@ def test_folders_files_and_the_newest(here: RunLocations) -> None:
     shutil.copy(old / "junit.xml", "base.xml")
     found = find("base.xml", here)
     assert [cell.kind.value for cell in found.runs[0].cells] == ["passed"]
-    assert found.note.startswith("base.xml is a JUnit file, which says neither ranks")
+    assert found.note.startswith("base.xml is a JUnit file, which has neither ranks")
     (old / "journal").rename(old / "gone")
     assert find(str(old), here).name == f"{old}/junit.xml"
 

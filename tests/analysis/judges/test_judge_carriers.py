@@ -170,7 +170,7 @@ def test_what_may_carry_short_messages_alone_is_no_pass() -> None:
     assert (outcome.kind, outcome.why) == (
         Kind.UNKNOWN,
         "asked for tcp, sm (best on-host: sm): posix, tcp connect ranks on-host, and UCX before 1.16 may send large "
-        "messages by other lanes than short ones, which its log does not tell; allow cma, or add `carried_by: any`",
+        "messages by other lanes than short ones, which its log does not show; allow cma, or add `carried_by: any`",
     )
     mapped = Connection(ON, ("ucx/cma", "ucx/posix", "ucx/tcp"), ("ucx/posix",))
     assert judge(wanted, result(), evidence(connections=(mapped,), transports=mapped.components)).kind is Kind.PASSED

@@ -267,12 +267,12 @@ def test_conditions(conditions: list[tuple[str, str]], verdict: Verdict) -> None
 def test_a_fact_that_is_not_known_establishes_nothing_and_is_named() -> None:
     expected = expectation(Kind.CRASH, when=(Condition("libfabric", "<2"),))
     crashed = outcome(case({"expectations": (expected,)}, **BAD))
-    assert "expected crash was not considered: the run does not tell its libfabric" in crashed.why
+    assert "expected crash was not considered: the run does not report its libfabric" in crashed.why
     assert SEGV in crashed.why
     passed = outcome(case({"expectations": (expected,)}))
     assert (passed.verdict, passed.why) == (
         Verdict.OK,
-        "expected crash was not considered: the run does not tell its libfabric",
+        "expected crash was not considered: the run does not report its libfabric",
     )
     mixed = outcome(case({"expectations": (expected,)}, versions={"libfabric": "1.17, 2.1"}, **BAD))
     assert "libfabric is '1.17, 2.1'" in mixed.why

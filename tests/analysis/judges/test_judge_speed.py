@@ -127,7 +127,7 @@ def test_what_scatters_too_much_passes_with_a_note() -> None:
     assert (found.kind, found.inconclusive) == (Kind.PASSED, False)
     (note,) = found.notes
     assert note.startswith("may be slow: 1M float32")
-    assert note.endswith("; it scatters too much to tell")
+    assert note.endswith("; it scatters too much to decide")
 
 
 def test_versions_that_changed_are_named() -> None:

@@ -48,7 +48,7 @@ def test_the_words_for_a_person() -> None:
 
 
 def test_a_good_run_in_words() -> None:
-    assert as_text("a.log", Explanation(Kind.PASSED, lines=7)) == "a.log: passed: no failure is told in its 7 lines"
+    assert as_text("a.log", Explanation(Kind.PASSED, lines=7)) == "a.log: passed: no failure found in its 7 lines"
     assert "no run that could be recognised" in as_text("a.log", Explanation(Kind.UNKNOWN))
 
 

@@ -82,7 +82,7 @@ BAD_NUMBER = {**MEASURED, "flows": [{"way": "there", "streams": 1, "rates": ["Na
         ({"error": "its interface ens6 has no address"}, None, "node1: its interface ens6 has no address"),
         (LostNode("node1", "the container ended"), None, "node1: the container ended"),
         (b"Welcome!\n", None, "node1: its answer cannot be read"),
-        (b"", None, "node1: it said nothing"),
+        (b"", None, "node1: it printed nothing"),
         (
             {**SERVED, "port": "x"},
             None,

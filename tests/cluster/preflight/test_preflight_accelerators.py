@@ -37,7 +37,7 @@ def test_a_missing_device() -> None:
 
 def test_fewer_devices_than_the_matrix_says() -> None:
     told = looked(job(LUMI), environment({"rocm.devices": ("gfx90a",) * 2, "rocm.arch": ("gfx90a",)}))
-    assert "says 8 rocm devices, there are 2" in told[0].why
+    assert "requires 8 rocm devices, there are 2" in told[0].why
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_the_real_isa_against_the_label(real: tuple[str, ...], override: str | N
 
 def test_a_wrong_isa_says_both() -> None:
     told = looked(job(G4AD), environment({"rocm.devices": ("gfx1010",), "rocm.arch": ("gfx1010",)}))
-    assert told[0].why == "the matrix says gfx1011, the device is gfx1010"
+    assert told[0].why == "the matrix requires gfx1011, the device is gfx1010"
     assert "arch: gfx1010" in told[0].remedy
 
 

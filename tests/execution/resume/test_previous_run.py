@@ -133,7 +133,7 @@ def test_a_journal_of_before_there_was_resume_is_refused(tmp_path: Path) -> None
 def test_a_journal_without_its_beginning_is_refused(tmp_path: Path) -> None:
     folder = run(tmp_path)
     (folder / "journal" / "main.jsonl").write_bytes(b"")
-    with pytest.raises(UsageError, match="its journal does not tell how it was started"):
+    with pytest.raises(UsageError, match="its journal does not record how it was started"):
         resume(folder, BASIS)
 
 

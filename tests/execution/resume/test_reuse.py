@@ -82,5 +82,5 @@ def test_it_is_said_in_numbers() -> None:
 def test_a_damaged_journal_is_said() -> None:
     assert list(remarks(RunRecord(()))) == []
     assert list(remarks(RunRecord((), unread={"damaged": 1}))) == [
-        "1 line of its journal could not be read: what only they tell is run again"
+        "1 line of its journal could not be read: what is recorded only there is run again"
     ]

@@ -54,7 +54,7 @@ def test_what_only_ssh_can_reach_or_decide_is_left_out() -> None:
     )
     assert left["odd"] == ("has a HostName that only ssh can write out ('%L.example')", 8)
     assert left["Include conf.d/*"] == ("is not followed; give that file instead", 12)
-    assert left["Match host gpu1"] == ("cannot be decided without ssh; what it says is not used", 13)
+    assert left["Match host gpu1"] == ("cannot be decided without ssh; its settings are not used", 13)
 
 
 def test_negated_patterns_and_wildcards() -> None:

@@ -77,7 +77,7 @@ def test_units(unit: str, known: tuple[str, float] | None) -> None:
 def test_success_and_failure() -> None:
     assert run("PASSED\n", success="PASS").failed == ()
     silent = run("oops\n", success="PASS")
-    assert (silent.failed, silent.missing_success) == ((), "nothing fits 'PASS', which says success")
+    assert (silent.failed, silent.missing_success) == ((), "nothing fits 'PASS', which marks success")
     assert CommandParser.meaning_of_stop(silent) is None
     assert run("PASSED\nFATAL: lost\n", success="PASS", failure="FATAL").failed == ("FATAL: lost",)
     exited = CommandParser.meaning_of_exit(0, run("oops\n", success="PASS"))

@@ -124,7 +124,7 @@ def test_a_block_s_size_becomes_the_whole(name: str, ranks: int, first: int, las
 def test_without_ranks_a_block_s_size_is_not_guessed() -> None:
     found = sample("osu", "osu-7.0-allgather", ranks=None)
     assert found.rows == ()
-    assert found.warnings[0].startswith("how many ranks took part must be known to tell allgather's size (line 4")
+    assert found.warnings[0].startswith("how many ranks took part must be known to compute allgather's size (line 4")
 
 
 def test_two_ranks_play() -> None:
@@ -195,7 +195,7 @@ def test_logs_of_wrong_elements_between_rows_are_no_rows() -> None:
     log = "Size: 8, Iteration:0, Datatype: MPI_FLOAT\nPosition  Expected  Actual\n0   4.000000   2.000000\n"
     found = read("osu", GPU + log)
     assert len(found.rows) == 1
-    assert found.warnings == ("lines of numbers whose check says neither Pass nor Fail: no rows (line 7)",)
+    assert found.warnings == ("lines of numbers whose check is neither Pass nor Fail: no rows (line 7)",)
 
 
 @pytest.mark.parametrize(

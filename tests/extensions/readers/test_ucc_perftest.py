@@ -95,7 +95,7 @@ def test_else_it_is_not_guessed() -> None:
     assert found.rows == ()
     assert found.warnings[0].startswith("whether alltoall's size is a block or the whole depends on the release")
     unknown = ucc(settings("Allgather") + table(MEBI, full=False), ranks=None)
-    assert unknown.warnings[0].startswith("how many ranks took part must be known to tell allgather's size")
+    assert unknown.warnings[0].startswith("how many ranks took part must be known to compute allgather's size")
 
 
 def test_in_place() -> None:

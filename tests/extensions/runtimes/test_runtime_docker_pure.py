@@ -241,7 +241,7 @@ def test_an_engine_out_of_reach_is_explained(said: str, absent: bool, advice: st
 
 def test_the_end_of_a_container_is_explained() -> None:
     assert "exit code 137: it was killed" in ended(137, "", "E")
-    assert ended(3, "bye", "E").endswith("exit code 3: its agent failed; it said: bye")
+    assert ended(3, "bye", "E").endswith("exit code 3: its agent failed; it printed: bye")
     assert ended(127, "[FATAL tini (7)] exec python3 failed: No such file or directory", "E").startswith(
         "the image has no python3"
     )

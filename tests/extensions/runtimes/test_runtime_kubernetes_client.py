@@ -43,7 +43,7 @@ def test_in_a_pod_of_the_cluster_no_kubeconfig_is_needed(kubectl: Says, monkeypa
 
 def test_elsewhere_it_is_and_a_context_is_looked_for_there_too(kubectl: Says, monkeypatch: pytest.MonkeyPatch) -> None:
     kubectl(NO_CONTEXT)
-    with pytest.raises(Refused, match="kubectl knows no Kubernetes here: set KUBECONFIG"):
+    with pytest.raises(Refused, match="kubectl has no Kubernetes cluster here: set KUBECONFIG"):
         cluster_of(Pods())
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")
     kubectl("error: cannot locate context nope")

@@ -50,7 +50,7 @@ def book(monkeypatch: pytest.MonkeyPatch) -> Iterator[Book]:
         (Refused(messages.silent("K", 30.0)), ProvisionError, 0),
         (KeyboardInterrupt(), KeyboardInterrupt, 0),
         (Refused(Refusal("K does not take your credentials")), ProvisionError, 1),
-        (Refused(Refusal("K knows no MPIJob", absent=True)), HetgpuError, 1),
+        (Refused(Refusal("K has no MPIJob", absent=True)), HetgpuError, 1),
     ],
     ids=["silence", "interrupt", "refusal", "kind"],
 )

@@ -96,7 +96,7 @@ def test_a_kind_that_is_not_known_names_who_brings_it(kind: str, version: str, o
         f'unable to recognize "STDIN": no matches for kind "{kind}" in version "{version}"', "K", "gpu"
     )
     assert found.absent
-    assert f"K knows no {kind} of {version}: it lacks {operator}" in found.text
+    assert f"K has no {kind} of {version}: it lacks {operator}" in found.text
 
 
 def pod(container: dict[str, Any] | None = None, **status: Any) -> dict[str, Any]:

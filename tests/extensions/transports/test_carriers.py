@@ -96,7 +96,7 @@ def test_what_ucx_calls_one_transport_is_that_component() -> None:
     ],
 )
 def test_a_list_with_a_member_of_no_known_class_must_say_that_any_may_carry(settings: Any, names: str) -> None:
-    with pytest.raises(ValidationError, match=f"the class of {names} cannot be told: add `carried_by: any`"):
+    with pytest.raises(ValidationError, match=f"the class of {names} cannot be determined: add `carried_by: any`"):
         settings()
 
 

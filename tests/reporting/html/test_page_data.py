@@ -116,8 +116,8 @@ def test_clocks_that_cannot_be_right_are_named(folder: RunFolder) -> None:
     told = facts(folder, ucx=replace(PASSED, timeline=line))["ucx"]["timeline"]
     assert told["rest"] == [97, 0.1, 1.9]
     assert told["notes"] == [
-        "A rank of node1 says it started 7.2 s before the job did: the clock of node1 is behind",
-        "A rank of node2 says it was there 29.0 s after the job's end: the clock of node2 is ahead",
+        "A rank of node1 reports a start 7.2 s before the job's: the clock of node1 is behind",
+        "A rank of node2 reports a time 29.0 s after the job's end: the clock of node2 is ahead",
     ]
 
 

@@ -104,7 +104,7 @@ _TABLE = (
     _Row(
         r"manifest (?:for \S+ )?(?:not found|unknown)|manifest unknown",
         False,
-        "the registry knows the image, but not this tag: check the part after the colon",
+        "the registry has the image, but not this tag: check the part after the colon",
     ),
     _Row(
         r"no matching manifest for (?P<what>\S+)",
@@ -132,11 +132,11 @@ _TABLE = (
         False,
         "that is no name of an image: NAME[:TAG] in lower-case letters, or a folder with a Dockerfile",
     ),
-    _Row(r"unknown capability|invalid CapAdd", False, "a capability of the hardware is not one that {where} knows"),
+    _Row(r"unknown capability|invalid CapAdd", False, "a capability of the hardware is unknown to {where}"),
     _Row(
         r"invalid --security-opt|invalid security",
         False,
-        "a `security` option of the hardware is not one that {where} knows",
+        "a `security` option of the hardware is unknown to {where}",
     ),
 )
 
@@ -170,7 +170,7 @@ _EXITS = {
     137: "it was killed (SIGKILL): by the kernel for want of memory, by `docker kill` or `docker rm -f`, "
     "or the engine was stopped",
     139: "its agent crashed (SIGSEGV)",
-    143: "it was told to stop (SIGTERM), as by `docker stop`",
+    143: "it was stopped (SIGTERM), as by `docker stop`",
 }
 
 
@@ -195,7 +195,7 @@ def ended(code: int | None, said: str, where: str) -> str:
     not_run = _look(_TABLE, said, where) if said.startswith(_INIT) else None
     if not_run:
         return not_run.text
-    told = f"; it said: {said}" if said else ""
+    told = f"; it printed: {said}" if said else ""
     if code is None:
         return f"the container is gone{told}"
     return f"the container ended with exit code {code}: {_EXITS.get(code, 'its agent failed')}{told}"

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 Object = Mapping[str, Any]
 
 NO_CLUSTER = (
-    "kubectl knows no Kubernetes here: set KUBECONFIG, or write ~/.kube/config (`kubectl config get-contexts` shows "
-    "what it has)"
+    "kubectl has no Kubernetes cluster here: set KUBECONFIG, or write ~/.kube/config (`kubectl config get-contexts` "
+    "shows what it has)"
 )
 # The operators that provide the kinds beyond Kubernetes itself.
 OPERATORS = {
@@ -66,7 +66,7 @@ _TABLE = (
     ),
     _Reason(
         r"admission webhook \"?(?P<what>[^\"\s]+)\"? denied the request",
-        "{where} does not admit it (webhook {what}): its words say why",
+        "{where} does not admit it (webhook {what}): its message has the reason",
     ),
     _Reason(
         r'User "(?P<user>[^"]*)" cannot (?P<verb>\w+) resource "(?P<resource>[^"]+)"'
@@ -90,7 +90,7 @@ _TABLE = (
     ),
     _Reason(
         r'no matches for kind "(?P<kind>\w+)" in (?:version|group) "(?P<what>[^"]+)"|doesn\'t have a resource type',
-        "{where} knows no {kind} of {what}: it lacks {operator}; `kind: job` needs none",
+        "{where} has no {kind} of {what}: it lacks {operator}; `kind: job` needs none",
         "absent",
     ),
     _Reason(r"\(NotFound\)", "{where} has no such object", "missing"),

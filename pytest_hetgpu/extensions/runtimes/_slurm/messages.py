@@ -90,7 +90,7 @@ def refused(said: str) -> str:
     words = [
         line for line in dict.fromkeys(lines) if line and not re.match(r"(?:Pending|job \d+ (?:queued|has))", line)
     ]
-    text = "; ".join(word[:200] for word in words[:3]) or "it said nothing"
+    text = "; ".join(word[:200] for word in words[:3]) or "it printed nothing"
     advice = next((advice for pattern, advice in _ADVICE if re.search(pattern, said)), "")
     return f"Slurm refused the allocation: {f'{advice} ({text})' if advice else text}"
 

@@ -46,7 +46,7 @@ class PendingJob:
     def why(self) -> str:
         """Return the latest reasons, and their remedies."""
         advice = next((found for one in self.reasons if (found := messages.never(one) or messages.passing(one))), "")
-        return (", ".join(self.reasons) or "it does not say why") + (f": {advice}" if advice else "")
+        return (", ".join(self.reasons) or "it gives no reason") + (f": {advice}" if advice else "")
 
     def _never(self, job: Fields, reason: str, partition: Callable[[str], Fields], now: float) -> str:
         if not (advice := messages.never(reason)):

@@ -317,7 +317,7 @@ def _hello(name: str, said: Mapping[str, Any]) -> AgentHello:
     known: dict[str, Any] = {one.name: said.get(one.name) for one in fields_of(AgentHello)}
     wrong = [one.name for one in fields_of(AgentHello) if type(known[one.name]).__name__ != one.type]
     if wrong or set(said) - set(known) - {"id"}:
-        raise ProvisionError(name, f"its agent's greeting cannot be read ({', '.join(wrong) or 'it says too much'})")
+        raise ProvisionError(name, f"its agent's greeting cannot be read ({', '.join(wrong) or 'unknown fields'})")
     checked_folder(name, known["folder"])
     return AgentHello(**known)
 

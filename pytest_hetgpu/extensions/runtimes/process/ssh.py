@@ -65,7 +65,7 @@ _MEANINGS = (
         r"REMOTE HOST IDENTIFICATION HAS CHANGED",
         (
             "the host key of {at} is not the one that is known: if the host was made anew, remove the old one "
-            "(`ssh-keygen -R`, as ssh says) and log in once with `{login}`"
+            "(`ssh-keygen -R`, as ssh advises) and log in once with `{login}`"
         ),
     ),
     (

@@ -25,7 +25,7 @@ TRIGGERS = (
     "function was called before MPI_INIT was invoked",
     "function was called after MPI_FINALIZE was invoked",
 )
-PEER_LOST = "a peer process ended; this log does not say why"
+PEER_LOST = "a peer process ended; this log has no reason for it"
 
 # Errors that name no cause: a lower layer failed.
 _UNSPECIFIC = ("Unknown error", "MPI_ERR_OTHER", "MPI_ERR_INTERN", "MPI_ERR_UNKNOWN")

@@ -58,7 +58,7 @@ function drawCell(place, id) {
       entry("wire", cell.wire ? `${cell.wire.gbs ? `${cell.wire.gbs.toPrecision(3)} GB/s, ` : ""}${cell.wire.told}` : ""), (cell.notes || []).map((note) => entry("note", note)),
       entry("log", cell.log ? h("a", { href: cell.log.split("/").map(encodeURIComponent).join("/"), class: "log" }, cell.log) : cell.lost ? `${cell.lost} is not there any more` : "")),
     ...(cell.quote ? [h("h3", {}, `Line ${cell.line} of its log`)] : []), excerptOf(cell) || "", ...knownOf(cell), ranksOf(cell) || "", timesOf(cell) || "",
-    ...(cell.findings ? [h("h3", {}, "What each judge says"), h("ul", {}, cell.findings.map(([judge, kind, why]) => h("li", {}, `${judge} (${kind.replace(/_/g, " ")}): ${why}`)))] : []),
+    ...(cell.findings ? [h("h3", {}, "What each judge found"), h("ul", {}, cell.findings.map(([judge, kind, why]) => h("li", {}, `${judge} (${kind.replace(/_/g, " ")}): ${why}`)))] : []),
     ...(cell.others ? [h("p", {}, "Also in the log: ", cell.others.map(([key, line]) => `${key} (line ${line})`).join(", "))] : []),
     ...(cell.command ? [h("h3", {}, "Command"), h("pre", { class: "command" }, cell.command)] : []),
     h("h3", {}, "Run it again"), h("pre", {}, cell.again || ""),

@@ -57,7 +57,7 @@ function nodesTable(one) {
 }
 function drawNodes(place) {
   if (!FACTS.placements.length) return;
-  place.append(h("h2", {}, "What the nodes are"), h("p", { class: "faint" }, "Marked: what differs between the nodes of a placement. - is not there, ? could not be told."));
+  place.append(h("h2", {}, "What the nodes are"), h("p", { class: "faint" }, "Marked: what differs between the nodes of a placement. - is not there, ? is not known."));
   for (const one of FACTS.placements) {
     const differing = one.rows.filter(([, , differs]) => differs).length;
     place.append(h("details", { open: FACTS.placements.length === 1 },
