@@ -67,7 +67,7 @@ def listen_on_node(request: Fields) -> socket.socket:
 
 
 def network_id() -> str:
-    """Return a text that is equal for two processes in one network namespace of one kernel, which need no wire."""
+    """Return a text that is equal for two processes in one network namespace of one kernel, which need no link."""
     with suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip() + os.readlink("/proc/self/ns/net")  # noqa: PTH115
     return ""

@@ -101,13 +101,13 @@ def _summarise_cell(record: CellRecord) -> CellSummary:
         seconds=outcome.seconds,
         stack=one_line(outcome.stack, _LONGEST_NAME),
         transports=outcome.transports,
-        facts={**outcome.facts, **_wire_fact(outcome)},
+        facts={**outcome.facts, **_link_fact(outcome)},
         tool=outcome.facts.get("tool") or benchmark_program(record.result.argv if record.result else record.argv),
         measurements=outcome.measurements,
     )
 
 
-def _wire_fact(outcome: Outcome) -> dict[str, str]:
+def _link_fact(outcome: Outcome) -> dict[str, str]:
     """Return the bandwidth between the nodes in two digits: further ones differ from run to run."""
     link = outcome.wire
     return {"wire": one_line(f"{link.gbs:.2g} GB/s ({link.source})", _LONGEST_NAME)} if link and link.gbs else {}

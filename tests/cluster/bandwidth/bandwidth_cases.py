@@ -1,4 +1,4 @@
-"""Jobs, nodes and answers that the tests of the wire are made of."""
+"""Jobs, nodes and answers that the tests of the link are made of."""
 
 from __future__ import annotations
 
