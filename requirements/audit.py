@@ -102,7 +102,7 @@ def _asked(url: str) -> Mapping[str, Any]:
         with urllib.request.urlopen(url, timeout=PATIENCE) as answer:  # noqa: S310 - looked at above
             found = json.loads(answer.read(LONGEST))
             if not isinstance(found.get("vulnerabilities"), list):
-                raise NoAnswer(f"{url} says nothing of vulnerabilities")
+                raise NoAnswer(f"{url} returned no list of vulnerabilities")
             return dict(found)
     except urllib.error.HTTPError as error:
         error.close()

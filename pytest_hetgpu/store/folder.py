@@ -192,7 +192,7 @@ class RunFolder:
             to = self.private / log.relative_to(before.private)
             self.for_attempt(_attempt_name(to.parent.relative_to(self.private))).make_private_folders()
             if self.private.parent.lstat().st_uid != os.geteuid():
-                raise PermissionError(errno.EACCES, "belongs to somebody else", str(self.private.parent))
+                raise PermissionError(errno.EACCES, "belongs to another user", str(self.private.parent))
             if not to.exists():
                 log.replace(to)
         before.remove_empty_folders()

@@ -114,7 +114,7 @@ def test_an_operator_that_does_not_run(pods: Pods) -> None:
     pods.cluster.apply(*definitions())
     try:
         assert pods.run(site="{kind: mpijob, ready: 4}").ret == 1
-        assert "nobody has looked at this MPIJob: its operator does not run" in pods.log()
+        assert "this MPIJob has no status: its operator does not run" in pods.log()
     finally:
         pods.cluster.kubectl("delete", "crd", *(f"{plural}.{group}" for _, plural, group, _ in KINDS))
 

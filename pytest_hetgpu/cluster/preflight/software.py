@@ -143,7 +143,7 @@ def _torch(cell: CheckedJob, member: CheckedNode) -> Iterator[PreflightWarning]:
         )
         yield PreflightWarning(Kind.MISSING_LIBRARY, name, why, remedy)
     if backend == "mpi" and cell.uses("ucx") and environment.text("ucx.enable_mt") == "yes":
-        why = "its UCX was built with --enable-mt, under which PyTorch over MPI dies in ucs_async_check_owner_thread"
+        why = "its UCX was built with --enable-mt, under which PyTorch over MPI crashes in ucs_async_check_owner_thread"
         yield PreflightWarning(Kind.CRASH, name, why, f"build UCX without --enable-mt ({_OWNER_THREAD})")
 
 

@@ -25,7 +25,7 @@ class PreflightWarning:
     certain: bool = True
 
     def __str__(self) -> str:
-        return f"{self.node}: {self.why} ({self.kind.value}{'' if self.certain else ' feared'}); {self.remedy}"
+        return f"{self.node}: {self.why} ({'' if self.certain else 'possible '}{self.kind.value}); {self.remedy}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -164,7 +164,7 @@ _SECOND: tuple[MatchRule, ...] = (
         "No PMIx server was reachable, but a PMI1/2 was detected",
         Kind.WRONG_RESULT,
         "singletons@srun",
-        detail="every rank is alone: the launcher speaks no PMIx",
+        detail="every rank is alone: the launcher has no PMIx",
         fatal=False,
     ),
     # opal/mca/shmem/*/help-opal-shmem-*.txt, opal/mca/btl/vader/help-btl-vader.txt, opal/mca/btl/smcuda

@@ -109,7 +109,7 @@ def test_the_backend_of_pytorch(given: tuple[str, ...], family: str, backend: st
     assert torch_backend(job(CPU, program=("python3", "ddp.py", *given), family=family)) == backend
 
 
-def test_a_plugin_that_does_not_load_is_only_feared() -> None:
+def test_a_plugin_that_does_not_load_is_only_possible() -> None:
     facts = environment({"libraries.unresolved": ("librccl-net.so: libcxi.so.1",), "rocm.devices": ("gfx1011",)})
     what = job(G4AD, family="nccl", transports=("nccl/*",))
     assert concerns(what, facts) == [(Kind.MISSING_LIBRARY, "node 0 (g4ad)", False)]
@@ -180,7 +180,7 @@ def test_the_certain_come_first_and_only_they_decide() -> None:
     assert verdict.kind is Kind.MISSING_LIBRARY
     assert deciding_warning(told[2:]) is None
     assert str(told[2]).startswith("node 1 (cpu): its UCX is 1.18.1")
-    assert "(error feared)" in str(told[2])
+    assert "(possible error)" in str(told[2])
 
 
 def test_a_cell_knows_the_variables_of_each_context() -> None:

@@ -274,7 +274,7 @@ def test_amounts(text: str, number: float) -> None:
     ("main", "says"),
     [
         ({"kind": "Job", "spec": {"suspend": True}}, "suspended"),
-        ({"kind": "MPIJob", "spec": {}}, "nobody has looked at this MPIJob"),
+        ({"kind": "MPIJob", "spec": {}}, "this MPIJob has no status"),
         ({"kind": "Job", "status": {"conditions": [{"type": "Failed", "status": "True", "message": "m"}]}}, "m"),
         ({"kind": "Job"}, "its controller has made none"),
     ],

@@ -94,7 +94,7 @@ def unstarted(main: Object) -> str:
     if main.get("spec", {}).get("suspend") or main.get("spec", {}).get("runPolicy", {}).get("suspend"):
         return "it is suspended: the queue that holds it (Kueue?) has not let it go"
     if main.get("kind") != "Job" and not main.get("status"):
-        return f"nobody has looked at this {main.get('kind')}: its operator does not run"
+        return f"this {main.get('kind')} has no status: its operator does not run"
     for one in reversed(main.get("status", {}).get("conditions") or ()):
         if one.get("type") == "Failed" and one.get("status") == "True":
             return _line(one.get("message") or one.get("reason"))
