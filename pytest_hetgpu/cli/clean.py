@@ -17,7 +17,7 @@ from pytest_hetgpu.cluster.cleanup.owner import Owner, OwnerState, myself, state
 from pytest_hetgpu.cluster.cleanup.plan import FoundResource, Scope, counted, make_plan, table
 from pytest_hetgpu.cluster.cleanup.targets import CleanupTarget, target_of, why
 from pytest_hetgpu.config.inventory.file import read as read_inventory
-from pytest_hetgpu.config.inventory.inventory import HERE
+from pytest_hetgpu.config.inventory.hosts import HERE
 from pytest_hetgpu.errors import HetgpuError, UsageError
 from pytest_hetgpu.extensions.runtimes.lookup import mistakes_of, runtimes
 from pytest_hetgpu.extensions.runtimes.traits.leftovers import Location

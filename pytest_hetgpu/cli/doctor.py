@@ -18,7 +18,8 @@ from pytest_hetgpu.cli.hosts import extension_lines, inventory_json, inventory_l
 from pytest_hetgpu.cluster.inspect import FactRequest, collect, groups
 from pytest_hetgpu.cluster.preflight.check import machine_warnings
 from pytest_hetgpu.cluster.preflight.warning import PreflightWarning
-from pytest_hetgpu.config.inventory.inventory import HERE, LOCAL, Host, Inventory
+from pytest_hetgpu.config.inventory.hosts import HERE, LOCAL, Host
+from pytest_hetgpu.config.inventory.inventory import Inventory
 from pytest_hetgpu.config.inventory.sources import kind_of
 from pytest_hetgpu.errors import NotHere, UsageError
 from pytest_hetgpu.extensions.runtimes.base import key_trouble, testinfra_host

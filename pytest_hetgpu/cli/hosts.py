@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pytest_hetgpu.config.inventory.inventory import Host, Inventory
-from pytest_hetgpu.config.inventory.sources import LoadedSource, SourcedHost, kind_of
+from pytest_hetgpu.config.inventory.hosts import Host, SourcedHost
+from pytest_hetgpu.config.inventory.inventory import Inventory
+from pytest_hetgpu.config.inventory.sources import LoadedSource, kind_of
 from pytest_hetgpu.extensions import registry
 from pytest_hetgpu.model.messages import known
 from pytest_hetgpu.store.text import clean

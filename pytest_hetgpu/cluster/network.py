@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from pytest_hetgpu.cluster import routes as routing
-from pytest_hetgpu.config.inventory.inventory import HERE
+from pytest_hetgpu.config.inventory.hosts import HERE
 from pytest_hetgpu.errors import HetgpuError
 from pytest_hetgpu.extensions.fabrics.base import FabricKind
 from pytest_hetgpu.extensions.probes import rdma

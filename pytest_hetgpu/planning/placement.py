@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from pytest_hetgpu.config.inventory.inventory import HERE, Host, Inventory
+from pytest_hetgpu.config.inventory.hosts import HERE, Host
+from pytest_hetgpu.config.inventory.inventory import Inventory
 from pytest_hetgpu.config.matrix.document import CellSettings, Matrix
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.extensions.runtimes.lookup import conflict, runtime_of

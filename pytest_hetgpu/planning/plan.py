@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from pytest_hetgpu.config.inventory.inventory import HERE, Host
+from pytest_hetgpu.config.inventory.hosts import HERE, Host
 from pytest_hetgpu.config.matrix.document import CellSettings, Matrix
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.extensions.fabrics.base import GID_INDEX, FabricKind, gid_arguments, gid_needed

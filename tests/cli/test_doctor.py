@@ -13,7 +13,7 @@ from pytest_hetgpu.cli import doctor
 from pytest_hetgpu.cli.doctor import Diagnosis, HostConnection, connection_to, examine, render, to_json
 from pytest_hetgpu.cli.main import main
 from pytest_hetgpu.cluster.preflight.warning import PreflightWarning
-from pytest_hetgpu.config.inventory.inventory import Host
+from pytest_hetgpu.config.inventory.hosts import Host
 from pytest_hetgpu.model.facts import Environment, absent, found, unknown
 from pytest_hetgpu.model.job import ConnectionInfo, Stack
 from pytest_hetgpu.model.verdict import Kind

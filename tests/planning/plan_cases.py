@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from pytest_hetgpu.config.inventory.inventory import Host, Inventory
+from pytest_hetgpu.config.inventory.hosts import Host
+from pytest_hetgpu.config.inventory.inventory import Inventory
 from pytest_hetgpu.config.matrix.document import Matrix
 from pytest_hetgpu.model.job import Job, Stack
 from pytest_hetgpu.planning.expand import expand

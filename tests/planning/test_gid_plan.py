@@ -15,7 +15,7 @@ from typing import cast
 import pytest
 
 from pytest_hetgpu.cluster import network
-from pytest_hetgpu.config.inventory.inventory import Host
+from pytest_hetgpu.config.inventory.hosts import Host
 from pytest_hetgpu.extensions.runtimes.base import RemoteNode
 from pytest_hetgpu.model.interfaces import InterfaceChoice
 from pytest_hetgpu.model.job import Image, Job

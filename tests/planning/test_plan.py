@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_hetgpu.config.inventory.inventory import Host
+from pytest_hetgpu.config.inventory.hosts import Host
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.model.interfaces import InterfaceChoice
 from pytest_hetgpu.model.job import Expectation, Node

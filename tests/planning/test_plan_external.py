@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_hetgpu.config.inventory.inventory import Host
+from pytest_hetgpu.config.inventory.hosts import Host
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.model.records import MessagePoint
 from tests.planning.plan_cases import ALL, OB1, SITE, UCX, Plans, plans, site

@@ -8,7 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_hetgpu.config.inventory.inventory import Host, Inventory
+from pytest_hetgpu.config.inventory.hosts import Host
+from pytest_hetgpu.config.inventory.inventory import Inventory
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.model.interfaces import InterfaceChoice
 from pytest_hetgpu.model.job import Job, Node

@@ -27,7 +27,8 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationError
 
-from pytest_hetgpu.config.inventory.inventory import HERE, ConfiguredHost, Host, Inventory
+from pytest_hetgpu.config.inventory.hosts import HERE, ConfiguredHost, Host
+from pytest_hetgpu.config.inventory.inventory import Inventory
 from pytest_hetgpu.config.inventory.sources import (
     STDIN,
     LoadedSource,

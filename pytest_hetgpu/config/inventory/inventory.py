@@ -7,37 +7,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_hetgpu.config.inventory.hosts import LOCAL, ConfiguredHost, Host
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.extensions.runtimes.containers.shapes import BuildShape
 from pytest_hetgpu.extensions.runtimes.lookup import runtime_of
 from pytest_hetgpu.extensions.shapes import plain
-from pytest_hetgpu.model.job import ConnectionInfo, Hardware
+from pytest_hetgpu.model.job import Hardware
 
 if TYPE_CHECKING:
-    from pytest_hetgpu.config.inventory.sources import LoadedSource, SourcedHost
-
-
-@dataclass(frozen=True, slots=True)
-class Host:
-    """One host that can be a node. `prefix` is that of its MPI; "" leaves it to the matrix or to PATH."""
-
-    address: str
-    reach: ConnectionInfo = field(default_factory=ConnectionInfo)
-    prefix: str = ""
-    capabilities: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class ConfiguredHost:
-    """A host of a source that may be of several kinds of hardware, and its entry in that source."""
-
-    host: Host
-    #: Fingerprints of stored runs have it as `claim`.
-    entry: SourcedHost = field(metadata={"key": "claim"})
-
-
-HERE = frozenset(("localhost", "127.0.0.1", "::1"))
-LOCAL = Host("localhost")
+    from pytest_hetgpu.config.inventory.sources import LoadedSource
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BeforeValidator, ConfigDict, Field, create_model, model_validator
 
+from pytest_hetgpu.config.inventory.hosts import SourcedHost
 from pytest_hetgpu.config.matrix import source
 from pytest_hetgpu.errors import InventoryError, NotHere, UsageError
 from pytest_hetgpu.extensions.inventories.base import (
@@ -29,7 +30,6 @@ from pytest_hetgpu.extensions.inventories.base import (
 )
 from pytest_hetgpu.extensions.registry import find, names
 from pytest_hetgpu.extensions.shapes import Form, Name, Names, Prefix, Shape
-from pytest_hetgpu.model.job import Hardware
 from pytest_hetgpu.model.messages import known, show
 
 MOST_BYTES = 256_000_000
@@ -51,27 +51,6 @@ class Spec:
     def is_file(self) -> bool:
         """Return whether its text is in a file that can be read again."""
         return self.path not in (None, STDIN)
-
-
-@dataclass(frozen=True, slots=True)
-class SourcedHost:
-    """A host of a source. `hardware` are the names that the user gave it; None means that rules find them."""
-
-    found: ListedHost
-    hardware: tuple[str, ...] | None = None
-
-    def fits(self, wanted: Hardware) -> bool:
-        """Return whether the host is of that hardware.
-
-        A name that the user gave decides; otherwise its groups, its name, or its platform and arch do.
-        """
-        if self.hardware is not None:
-            return wanted.name in self.hardware
-        if wanted.name in self.found.groups or re.fullmatch(rf"{re.escape(wanted.name)}[-_.]?[0-9]*", self.found.name):
-            return True
-        platform, arch = self.found.platform or "cpu", self.found.arch
-        same = platform == wanted.accelerator.platform
-        return same and (not arch or not wanted.accelerator.arch or arch == wanted.accelerator.arch)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@ import re
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 
-from pytest_hetgpu.config.inventory.inventory import HERE, Host, Inventory
+from pytest_hetgpu.config.inventory.hosts import HERE, Host
+from pytest_hetgpu.config.inventory.inventory import Inventory
 from pytest_hetgpu.config.matrix.document import Matrix
 from pytest_hetgpu.errors import HetgpuError
 from pytest_hetgpu.execution.retry.quarantine import named

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from pytest_hetgpu.config.inventory.file import read
-from pytest_hetgpu.config.inventory.inventory import LOCAL, Host, Inventory
+from pytest_hetgpu.config.inventory.hosts import LOCAL, Host
+from pytest_hetgpu.config.inventory.inventory import Inventory
 from pytest_hetgpu.errors import InventoryError, NotHere
 from pytest_hetgpu.extensions.runtimes.batch.request import Batch
 from pytest_hetgpu.extensions.runtimes.pods.request import Pods

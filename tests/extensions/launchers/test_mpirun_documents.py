@@ -10,7 +10,8 @@ from typing import NamedTuple
 import pytest
 
 import pytest_hetgpu.extensions.workloads
-from pytest_hetgpu.config.inventory.inventory import Host, Inventory
+from pytest_hetgpu.config.inventory.hosts import Host
+from pytest_hetgpu.config.inventory.inventory import Inventory
 from pytest_hetgpu.config.matrix import values
 from pytest_hetgpu.config.matrix.document import Matrix
 from pytest_hetgpu.extensions import registry
