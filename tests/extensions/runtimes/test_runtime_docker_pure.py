@@ -7,8 +7,11 @@ import os
 import subprocess
 import sys
 import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
@@ -25,7 +28,8 @@ from pytest_hetgpu.extensions.runtimes._docker.containers import (
 )
 from pytest_hetgpu.extensions.runtimes._docker.engine import Engine, engine_of
 from pytest_hetgpu.extensions.runtimes._docker.errors import ended, refused, unreachable
-from pytest_hetgpu.extensions.runtimes._docker.networks import group_numbers, groups_in, orphaned
+from pytest_hetgpu.extensions.runtimes._docker.leftovers import labelled
+from pytest_hetgpu.extensions.runtimes._docker.networks import group_numbers, groups_in, orphaned, remove_left_behind
 from pytest_hetgpu.extensions.runtimes._docker.node import ContainerNode
 from pytest_hetgpu.extensions.runtimes.agent.node import AgentNode
 from pytest_hetgpu.extensions.runtimes.base import Deployment
@@ -294,3 +298,26 @@ def test_an_engine_with_the_deadlock_removes_one_container_at_a_time(
     node.close()
     assert closed == [alone]
     assert not engine._removal.locked()
+
+
+class EngineWithNameless:
+    """An engine that was killed while it made a container: it lists the container without a name."""
+
+    def __init__(self, names: list[str] | None) -> None:
+        label = boot_label(os.getpid()).rsplit(" ", 1)[0] + " 1"
+        labels = {"hetgpu.label": "r", "hetgpu.boot": label}
+        self.api = MagicMock()
+        self.api.containers.return_value = [{"Id": "e9561e3bcbcc0123", "Names": names, "Labels": labels, "Created": 1}]
+        self.api.networks.return_value = []
+
+    @contextmanager
+    def speaking(self, _node: str) -> Iterator[Any]:
+        yield self.api
+
+
+@pytest.mark.parametrize("names", [[], None])
+def test_a_container_without_a_name_is_removed_by_its_id(names: list[str] | None) -> None:
+    engine = EngineWithNameless(names)
+    assert remove_left_behind(engine, "n") == ("e9561e3bcbcc",)  # type: ignore[arg-type]
+    engine.api.remove_container.assert_called_once()
+    assert [one.name for one in labelled(engine, "n")] == ["e9561e3bcbcc"]  # type: ignore[arg-type]

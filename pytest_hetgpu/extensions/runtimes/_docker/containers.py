@@ -145,6 +145,12 @@ def start(  # noqa: PLR0913
         return Attached(engine.at.where, stream, waiting, lambda: remove(api, ident), lambda: engine.away(since))
 
 
+def listed_name(container: Mapping[str, Any]) -> str:
+    """Return the name of a listed container; the short id of one that a killed engine left without a name."""
+    names = container["Names"] or (str(container["Id"])[:12],)
+    return str(names[0]).lstrip("/")
+
+
 def remove(api: Any, ident: str) -> None:
     """Kill and remove a container, which may be missing or about to be removed."""
     import docker

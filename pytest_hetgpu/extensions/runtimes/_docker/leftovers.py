@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from pytest_hetgpu.extensions.runtimes._docker.containers import listed_name
 from pytest_hetgpu.extensions.runtimes._docker.engine import Engine, engine_of
 from pytest_hetgpu.extensions.runtimes.process.ledger import LABEL
 from pytest_hetgpu.extensions.runtimes.traits.leftovers import Leftover, LeftoverStore, Location
@@ -70,7 +71,7 @@ def labelled(engine: Engine, node: str, label: str = "") -> list[Leftover]:
     wanted = {"label": [f"{LABEL}={label}" if label else LABEL]}
     with engine.speaking(node) as api:
         found = [
-            Leftover("container", one["Names"][0].lstrip("/"), one["Id"], one["Labels"][LABEL], float(one["Created"]))
+            Leftover("container", listed_name(one), one["Id"], one["Labels"][LABEL], float(one["Created"]))
             for one in api.containers(all=True, filters=wanted)
         ]
         found += [

@@ -11,7 +11,14 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from pytest_hetgpu.errors import HetgpuError
-from pytest_hetgpu.extensions.runtimes._docker.containers import BOOT_LABEL, boot_label, clean_name, labels_of, remove
+from pytest_hetgpu.extensions.runtimes._docker.containers import (
+    BOOT_LABEL,
+    boot_label,
+    clean_name,
+    labels_of,
+    listed_name,
+    remove,
+)
 from pytest_hetgpu.extensions.runtimes._docker.engine import Engine, EngineGone
 from pytest_hetgpu.extensions.runtimes.base import Deployment
 from pytest_hetgpu.model.job import Node
@@ -71,7 +78,7 @@ def remove_left_behind(engine: Engine, node: str) -> tuple[str, ...]:
         for container in api.containers(all=True, filters=ours):
             if orphaned(container["Labels"]):
                 remove(api, container["Id"])
-                removed.append(container["Names"][0].lstrip("/"))
+                removed.append(listed_name(container))
         for network in api.networks(filters=ours):
             if orphaned(network["Labels"]):
                 _remove_network(engine, network["Id"])
