@@ -7,9 +7,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pytest_hetgpu.analysis.logs.lines import strip_controls
-from pytest_hetgpu.analysis.logs.parse import ScanResult, failures, scan_log
+from pytest_hetgpu.analysis.logs.parse import ScanResult, course, failures, scan_log
 from pytest_hetgpu.analysis.logs.program_lines import is_program_running
+from pytest_hetgpu.analysis.logs.success import Success
 from pytest_hetgpu.analysis.logs.text_search import find_texts, read_lines
+from pytest_hetgpu.analysis.run_model import conclude, settled
 from pytest_hetgpu.config.known_failures.entries import HarmlessText, KnownFailures
 from pytest_hetgpu.model.failure import KnownFailure, Signature
 from pytest_hetgpu.model.records import RankExit
@@ -22,6 +24,8 @@ class Explanation:
 
     `known` are the entries that match the signature, the best established first. `noise` are harmless messages that
     look like failures, each with the line of its first match. `failed` lists parsers that raised an exception.
+    `success` is the sign by which a run passed, `survived` are failures that it got over. `missing` names what would
+    decide an unknown outcome.
     """
 
     outcome: Kind
@@ -33,26 +37,31 @@ class Explanation:
     exits: tuple[RankExit, ...] = ()
     lines: int = 0
     failed: tuple[str, ...] = ()
+    success: Success | None = None
+    survived: tuple[Signature, ...] = ()
+    missing: str = ""
 
 
 def explain(log: Path, knowledge: KnownFailures) -> Explanation:
     """Explain the log in the file `log`. Raise OSError if it cannot be read."""
     result = scan_log(log)
-    found = _failures(log, result)
+    found, over = _failures(log, result)
     texts = find_texts(log, knowledge.texts if found else knowledge.harmless_texts)
     common = Explanation(
-        outcome=found[0].kind if found else _without_failure(result),
+        outcome=Kind.UNKNOWN,
         noise=tuple(_quoted(log, noise) for noise in knowledge.harmless_texts_in(texts)),
         versions=result.versions,
         exits=result.exits,
         lines=result.lines,
         failed=result.failed,
+        survived=over,
     )
     if not found:
-        return common
+        decision = conclude(course(log, result), running=_is_run(result), survived=bool(over))
+        return replace(common, outcome=decision.kind, success=decision.success, missing=decision.missing)
     words = replace(found[0], primary_line=strip_controls(found[0].primary_line))
     known = knowledge.known_causes(words, texts, result.versions, others=found[1:])
-    return replace(common, signature=found[0], others=found[1:], known=known)
+    return replace(common, outcome=found[0].kind, signature=found[0], others=found[1:], known=known)
 
 
 def _quoted(log: Path, noise: HarmlessText) -> HarmlessText:
@@ -60,15 +69,16 @@ def _quoted(log: Path, noise: HarmlessText) -> HarmlessText:
     return next((noise.quoted(line.text) for line in read_lines(log, noise.line, noise.line)), noise)
 
 
-def _without_failure(result: ScanResult) -> Kind:
-    ran = bool(result.records.hellos or is_program_running((*result.head, *result.tail)))
-    return Kind.PASSED if ran else Kind.UNKNOWN
+def _is_run(result: ScanResult) -> bool:
+    return bool(result.records.hellos or is_program_running((*result.head, *result.tail)))
 
 
-def _failures(log: Path, result: ScanResult) -> tuple[Signature, ...]:
-    """Return the failures in a log, the most telling first; none if the run survived everything that was matched."""
-    fatal = [match for match in result.matches if match.fatal]
-    lost = [match for match in result.matches if not match.fatal and not result.survived(match)]
+def _failures(log: Path, result: ScanResult) -> tuple[tuple[Signature, ...], tuple[Signature, ...]]:
+    """Return the failures in a log, the most telling first, and those that the run got over."""
+    counted, over = settled(result.matches, course(log, result))
+    survived = failures(log, result, over) if over else ()
+    fatal = [match for match in counted if match.fatal]
+    lost = [match for match in counted if not match.fatal and not result.survived(match)]
     if not fatal and not lost:
-        return ()
-    return failures(log, result, result.matches if fatal else lost)
+        return (), survived
+    return failures(log, result, counted if fatal else lost), survived

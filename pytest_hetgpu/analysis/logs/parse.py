@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from pytest_hetgpu.analysis.logs.lines import parse_line
 from pytest_hetgpu.analysis.logs.mpi_version import fact_name, parse_mpi_version
+from pytest_hetgpu.analysis.logs.outline import Outline, first_rank_line
 from pytest_hetgpu.analysis.logs.program_lines import last_program_line
 from pytest_hetgpu.analysis.logs.records import RecordReader, Records
 from pytest_hetgpu.analysis.logs.scan import Scan, ScannedLine, Subscription
+from pytest_hetgpu.analysis.logs.success import Success, SuccessSigns, signs_in
 from pytest_hetgpu.analysis.logs.text_search import read_lines
+from pytest_hetgpu.analysis.run_model import Course, explained
 from pytest_hetgpu.analysis.logs.versions import Versions
 from pytest_hetgpu.extensions.registry import find, names
 from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogParser, Priority, Process
@@ -97,6 +101,8 @@ class ScanResult:
     head: tuple[str, ...]
     tail: tuple[str, ...]
     lines: int
+    outline: Outline = field(default_factory=Outline)
+    signs: tuple[Success, ...] = ()
 
     @property
     def ranks(self) -> Mapping[Process, int]:
@@ -127,11 +133,13 @@ def scan_log(
     A log that is missing, empty, cut off, binary or of 1 GB gives a result, too; memory does not grow with its size.
     Raise OSError for an existing file that cannot be read.
     """
-    records, versions = RecordReader(), Versions()
+    records, versions, outline, signs = RecordReader(), Versions(), Outline(), SuccessSigns()
     adapters = [_ParserAdapter(parser) for parser in (log_parsers() if parsers is None else parsers)]
     subscriptions = [
         Subscription(_RECORDS, lambda line: records.feed(line.raw), _RECORD_CONTEXT),
         Subscription(versions.triggers, lambda line: versions.feed(line.parsed)),
+        Subscription(outline.triggers, lambda line: outline.feed(line.parsed)),
+        Subscription(signs.triggers, lambda line: signs.feed(line.parsed)),
     ]
     subscriptions += [_proof_subscription(proof)] if proof else []
     subscriptions += [adapter.subscription for adapter in adapters]
@@ -139,6 +147,7 @@ def scan_log(
     scan.file(path)
     for adapter in adapters:
         adapter.finish()
+    outline.started = first_rank_line(scan.head)
     return ScanResult(
         records=records.finish(),
         matches=tuple(match for adapter in adapters for match in adapter.matches),
@@ -148,7 +157,16 @@ def scan_log(
         head=scan.head,
         tail=scan.tail,
         lines=scan.lines,
+        outline=outline,
+        signs=_all_signs(signs, scan),
     )
+
+
+def _all_signs(signs: SuccessSigns, scan: Scan) -> tuple[Success, ...]:
+    """Return the signs of success in the order of lines; in the last lines weaker ones count, too."""
+    first = scan.lines - len(scan.tail) + 1
+    last = [parse_line(text, number) for number, text in enumerate(scan.tail, first)]
+    return (*(sign for sign in signs.found if sign.line < first), *signs_in(last))
 
 
 def read_evidence(
@@ -189,7 +207,7 @@ def failures(path: Path, result: ScanResult, matches: Sequence[FailureMatch]) ->
 
     If the first is an abort, and the program printed its reason just before, that line is quoted.
     """
-    found = by_priority(matches, result.ranks, result.survived)
+    found = by_priority(explained(matches, course(path, result)), result.ranks, result.survived)
     if not (found and found[0].key.startswith(_GAVE_UP)):
         return found
     first = found[0]
@@ -198,6 +216,11 @@ def failures(path: Path, result: ScanResult, matches: Sequence[FailureMatch]) ->
     if said is None:
         return found
     return (replace(first, primary_line=said.quote, line=said.number), *found[1:])
+
+
+def course(path: Path, result: ScanResult) -> Course:
+    """Return the course of the run whose log in `path` gave `result`."""
+    return Course(result.outline, result.signs, result.lines, lambda first, last: read_lines(path, first, last))
 
 
 def _connections(proof: TransportLogReader, carried: Iterable[str]) -> tuple[Connection, ...]:

@@ -10,33 +10,40 @@ from pytest_hetgpu.model.lazy_regex import lazy
 _PROGRAMS = r"(?:mpirun|mpiexec(?:\.\w+)?|prterun|orterun|srun|torchrun|aprun|jsrun|flux run|horovodrun|deepspeed)"
 _PROMPT = r"(?:\S{0,80}[$%>]|\S{1,80}#|\[[^\[\]]{1,80}\][$#%])"
 
-# Lines that only a run writes: a shell's echo of its command, ranks and processes, tables of benchmarks.
-_RUN = lazy(
+# A shell's echo of the command that starts a run, and lines of Open MPI's launchers and ranks alike.
+_START = lazy(
+    rf"^{_PROMPT} (?!man |which |type )(?:.{{0,400}}[\s/;&|])?{_PROGRAMS}(?=\s|$)|^{_PROGRAMS}\s+-"
+    r"|^\[[^\[\]\s:]+:\d{2,}\] |^\s*\[\[\d+,\d+\],\d+\]"
+)
+# Steps of a program, rows of tables of benchmarks.
+_PROGRESS = (
+    r"\b(?:[Ss]tep|[Ii]ter(?:ation)?|[Ee]poch|[Cc]ycle)[ :=#\[]*\d+\b(?!/).*\d",
+    r"\b(?:[Ff]igure [Oo]f [Mm]erit|FOM|GFLOPS|[Ww]all[ -]?(?:clock )?time|[Ee]lapsed time)\b.*\d",
+    r"\b(?:[Rr]esidual|[Ll]oss|[Bb]andwidth|[Ll]atency)\b.*\d",
+    r"^\s*\d+(?:\s+[-+]?\d[\d.]*(?:[eE][-+]?\d+)?){2,}\s*(?:Pass)?\s*$",
+    r"^\s*\d+\s+\d+\.\d+\s*$",
+    r"^\s*\d+\s+\d+\s+(?:float|double|half|bfloat|u?int)\d*\b",
+    r"\b\d+%\|[^|]*\| *\d+/\d+ |\b[Ss]teps?(?:/sec|: *\d)|\b(?:[Ee]poch|[Ii]ter\w*|[Ss]tep)\W{1,3}\d+ ?(?:/|of) ?\d+",
+)
+# Lines that only ranks write: their own, those of the libraries that they load, tables of benchmarks.
+_RANK = lazy(
     r"|".join(
         (
-            rf"^{_PROMPT} (?!man |which |type )(?:.{{0,400}}[\s/;&|])?{_PROGRAMS}(?=\s|$)",
-            rf"^{_PROGRAMS}\s+-",
             r"^@hetgpu:\d{4}:",
             r"^\[\d{8,}\.\d+\] \[[^\[\]\s:]+:\d+\s*:\w+\]",
-            r"^\[[^\[\]\s:]+:\d{2,}\] ",
             r"\bNCCL (?:INFO|WARN|version)\b",
             r"^libfabric:\d+:",
-            # Open MPI's names of processes, and its tags of their lines
-            r"^\s*\[\[\d+,\d+\],\d+\]|^\[\d+,\d+\]<std(?:out|err)>",
+            r"^\[\d+,\d+\]<std(?:out|err)>",
             r"\bMPI startup\(\)",
             r"^# (?:OSU |Collective test |nThread |Using devices|Benchmarking |Size  +(?:Avg )?(?:Latency|Bandwidth))",
             r"\b(?:MPI )?[Rr]ank[s:=# ]{0,3}\d+\b",
             r"\b[Pp]rocess(?:or)? \d+ (?:of|out of) \d+",
             r"\b[Ww]orld[ _]?[Ss]ize\b",
-            r"\b(?:[Ss]tep|[Ii]ter(?:ation)?|[Ee]poch|[Cc]ycle)[ :=#]*\d+\b(?!/).*\d",
-            r"\b(?:[Ff]igure [Oo]f [Mm]erit|FOM|GFLOPS|[Ww]all[ -]?(?:clock )?time|[Ee]lapsed time)\b.*\d",
-            r"\b(?:[Rr]esidual|[Ll]oss|[Bb]andwidth|[Ll]atency)\b.*\d",
-            r"^\s*\d+(?:\s+[-+]?\d[\d.]*(?:[eE][-+]?\d+)?){2,}\s*(?:Pass)?\s*$",
-            r"^\s*\d+\s+\d+\.\d+\s*$",
-            r"^\s*\d+\s+\d+\s+(?:float|double|half|bfloat|u?int)\d*\b",
+            *_PROGRESS,
         )
     )
 )
+_PROGRESSED = lazy(r"|".join(_PROGRESS))
 
 # Echoes of an exit status by scripts.
 _STATUS = (
@@ -74,8 +81,18 @@ _RULE = lazy(r"^-{50,}\s*$")
 
 
 def is_program_running(lines: Iterable[str]) -> bool:
-    """Return whether one of these lines is of a kind that only running programs write."""
-    return any(_RUN.search(line) for line in lines)
+    """Return whether one of these lines is of a kind that only running programs, or their start, write."""
+    return any(is_rank_line(line) or _START.search(line) for line in lines)
+
+
+def is_rank_line(line: str) -> bool:
+    """Return whether only a rank, or a library in it, writes such a line."""
+    return _RANK.search(line) is not None
+
+
+def is_progress(line: str) -> bool:
+    """Return whether a line shows that a program makes progress: a step, a loss, a row of a table."""
+    return _PROGRESSED.search(line) is not None and is_program_line(line)
 
 
 def is_program_line(line: str) -> bool:

@@ -1,0 +1,101 @@
+"""Outline of a run: where its ranks began, where an attempt began again, where its program still made progress.
+
+Positions are line numbers from 1. The outline is made after the scan, from the first and last lines and from a few lines
+after a failure, so that its cost does not depend on the length of the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from pytest_hetgpu.analysis.logs.program_lines import is_progress, is_rank_line
+from pytest_hetgpu.extensions.signatures.base import LogLine
+from pytest_hetgpu.model.lazy_regex import lazy
+
+_WINDOW = 150
+_FEWEST = 2
+_MOST = 64
+
+# Sources: torchrun's elastic/agent/server/api.py; others are customary.
+_AGAIN = lazy(
+    r"(?i:\b(?:re-?try(?:ing)?|re-?start(?:ing|ed)?|re-?launch(?:ing)?|re-?submit\w*|re-?queu\w*|re-?run(?:ning)?|trying again"
+    r"|attempt(?:ing)?)\b[^.]{0,60}(?:\b(?:\d+|again|job|run|worker|second|third|next|last|now|command|in)\b|$|\.\.\.))"
+)
+_ATTEMPT = lazy(r"(?i:\b(?:attempt|try|retry|run)\W{0,3}#?(\d{1,4})\b)")
+_FIRST = lazy(r"(?i:\b(?:attempt|try|retry|run)\W{0,3}#?[01]\b)")
+_OPTION = lazy(r"(?i:re-?tr\w+\s*[=:]|max\w*[ _-]?(?:re-?tr|restart|attempt)|--?\w*(?:retry|restart)|\bretry (?:limit|count))")
+
+_ABOUT_START = lazy(r"(?i:\b(?:error|fail\w*|abort\w*|launch\w*|unable|attempting|could not|cannot|lost|warn\w*)\b)")
+# Open MPI's help texts (opal/util/show_help.c).
+_RULE = lazy(r"^-{50,}\s*$")
+
+ALARMS = (
+    *(b"Traceback (most recent call last)", b" is stuck", b"illing", b"core dumped", b"Process received signal"),
+    *(b"Caught signal", b"fatal signal", b"egmentation", b"Aborted", b"terminate called", b"Stack trace"),
+    *(b"ERROR", b"Error:", b"error:", b"FATAL", b"Fatal"),
+)
+_ALARM = lazy(
+    r"Traceback \(most recent call last\)|\bis stuck\b|\b[Kk]illing\b|\(core dumped\)|Process received signal|Caught signal \d"
+    r"|\bfatal signal\b|\b[Ss]egmentation (?:fault|violation)\b|\bAborted\b|\bterminate called\b|\b[Ss]tack trace\b"
+    r"|\bFATAL\b|^\W{0,3}[Ff]atal\b"
+)
+_LEVEL = lazy(r"\b(?:INFO|DEBUG|WARN(?:ING)?|NOTICE)\b")
+_ERROR = lazy(r"(?:^|[\s\[(|:])ERROR(?:[\]:\s|)]|$)|(?:^|\s)[Ee]rror: ")
+
+
+@dataclass(slots=True)
+class Outline:
+    """Course of a run. `started` is the first line of a rank, None if no rank shows itself.
+
+    `again` are lines that begin another attempt. `alarm` is the last line with text of a failure that no parser need
+    match, `errors` the number of lines of level ERROR by origin.
+    """
+
+    started: int | None = None
+    again: list[int] = field(default_factory=list)
+    alarm: LogLine | None = None
+    errors: dict[object, int] = field(default_factory=dict)
+    origins: set[object] = field(default_factory=set)
+
+    triggers = (
+        *(b"etry", b"etries", b"estart", b"elaunch", b"equeu", b"esubmit", b"erun", b"rying again", b"ttempt"),
+        *ALARMS,
+    )
+
+    def feed(self, line: LogLine) -> None:
+        """Take one line that holds a trigger."""
+        text = line.text[:1000]
+        if _AGAIN.search(text) and not _FIRST.search(text) and not _OPTION.search(text):
+            self.again = [*self.again[-_MOST:], line.number]
+        if _ALARM.search(text) and not _LEVEL.search(text):
+            self.alarm = line
+        if _ERROR.search(text) and len(self.errors) < _MOST * _MOST:
+            origin = (line.host, line.rank)
+            self.errors[origin] = self.errors.get(origin, 0) + 1
+
+
+def first_rank_line(head: Sequence[str]) -> int | None:
+    """Return the number of the first line that only a rank writes, from the first lines of the log.
+
+    A help text between rules, and a message about a start, is a launcher's.
+    """
+    inside = False
+    for number, text in enumerate(head, 1):
+        inside ^= _RULE.match(text) is not None
+        if not inside and is_rank_line(text) and not _ABOUT_START.search(text):
+            return number
+    return None
+
+
+def progress_between(
+    read: Callable[[int, int], Sequence[LogLine]], first: int, last: int, skip: frozenset[int] = frozenset()
+) -> bool:
+    """Return whether the program made progress in the lines after `first` and before `last`.
+
+    `read` returns lines by their numbers, both included. Searched are the first and the last lines of the range.
+    """
+    head = read(first + 1, min(last - 1, first + _WINDOW))
+    tail = read(max(first + _WINDOW + 1, last - _WINDOW), last - 1) if last - first > _WINDOW else ()
+    steps = [line for line in (*head, *tail) if line.number not in skip and is_progress(line.text[:1000])]
+    return len({line.number for line in steps}) >= _FEWEST

@@ -1,0 +1,224 @@
+"""Model of a run from its log: its phases, the events in them, and which event explains which.
+
+A run is submitted, starts, has its ranks up, makes progress, and finishes. The first event that ended its progress is
+the cause. Events that the run survived, and events that follow from another, explain nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from pytest_hetgpu.analysis.logs.outline import Outline, progress_between
+from pytest_hetgpu.analysis.logs.success import Proof, Success
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, Priority
+from pytest_hetgpu.model.verdict import Kind
+
+Reader = Callable[[int, int], Sequence[LogLine]]
+"""Returns the lines of a log from one number to another, both included."""
+
+_MOST_ASKED = 24
+_NEAR = 40
+_APART = 5
+
+# Signals by which schedulers, launchers and people end processes.
+_SENT = frozenset(("SIGTERM", "SIGKILL", "SIGINT", "SIGHUP", "SIGCONT", "SIGUSR1", "SIGUSR2"))
+_EFFECTS = frozenset((Kind.CRASH, Kind.ERROR, Kind.LAUNCH_FAILURE, Kind.NETWORK_FAILURE))
+_LAUNCHERS = ("mpirun", "mpiexec", "orterun", "prterun", "orted", "prted", "hydra", "launcher", "flux")
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """A run's course: its outline, the signs of success in order, and its number of lines.
+
+    `read` returns lines; it is called for few of them.
+    """
+
+    outline: Outline
+    signs: tuple[Success, ...]
+    lines: int
+    read: Reader
+
+    @property
+    def last_attempt(self) -> int:
+        """Return the line at which the last attempt begins, 0 if there is one attempt only."""
+        return self.outline.again[-1] if self.outline.again else 0
+
+
+def settled(matches: Iterable[FailureMatch], course: Course) -> tuple[tuple[FailureMatch, ...], tuple[FailureMatch, ...]]:
+    """Return the matches that still count, and those that the run got over.
+
+    A run got over a failure in an attempt before the last if the last shows success and no failure. A test suite that
+    passed got over the failures that its tests provoke.
+    """
+    events = tuple(matches)
+    tests = next((sign for sign in reversed(course.signs) if sign.proof is Proof.TESTS), None)
+    if tests is not None:
+        return _parted(events, lambda match: match.signature.line < tests.line)
+    begin = course.last_attempt
+    if begin and not any(match.fatal and match.signature.line >= begin for match in events):
+        done = next((sign for sign in reversed(course.signs) if sign.line > begin), None)
+        if done is not None:
+            return _parted(events, lambda match: match.signature.line < done.line)
+    return events, ()
+
+
+def _parted(
+    events: Sequence[FailureMatch], over: Callable[[FailureMatch], bool]
+) -> tuple[tuple[FailureMatch, ...], tuple[FailureMatch, ...]]:
+    return tuple(match for match in events if not over(match)), tuple(match for match in events if over(match))
+
+
+def explained(matches: Sequence[FailureMatch], course: Course) -> tuple[FailureMatch, ...]:
+    """Return the matches with the priority that their place in the run gives them."""
+    for place in (_before_ranks, _after_start, _survived, _logged_before, _under_limit):
+        matches = place(matches, course)
+    return tuple(matches)
+
+
+def _before_ranks(matches: Sequence[FailureMatch], course: Course) -> Sequence[FailureMatch]:
+    """Return failures of scripts before the ranks were up as survived, if another than a launch failed later."""
+    started = course.outline.started
+    if started is None or not any(
+        match.fatal and match.signature.line > started and match.signature.kind is not Kind.LAUNCH_FAILURE
+        for match in matches
+    ):
+        return matches
+    return [
+        _consequence(match) if match.signature.line < started and match.signature.signal is None else match
+        for match in matches
+    ]
+
+
+def _after_start(matches: Sequence[FailureMatch], course: Course) -> Sequence[FailureMatch]:
+    """Return a launcher's failures to launch after progress of the ranks as symptoms: they ran."""
+    started = course.outline.started
+    if started is None:
+        return matches
+    late = [match for match in matches if _relayed_launch(match) and match.signature.line > started]
+    ran = {id(match) for match in late[:_MOST_ASKED] if progress_between(course.read, started, match.signature.line)}
+    return [
+        replace(match, priority=max(match.priority, Priority.UNSPECIFIC)) if id(match) in ran else match
+        for match in matches
+    ]
+
+
+def _relayed_launch(match: FailureMatch) -> bool:
+    return match.signature.kind is Kind.LAUNCH_FAILURE and match.priority >= Priority.RELAYED
+
+
+def _survived(matches: Sequence[FailureMatch], course: Course) -> Sequence[FailureMatch]:
+    """Return failures after which the program made progress as consequences, if a fatal one came later."""
+    lines = frozenset(match.signature.line for match in matches)
+    ends = sorted(match.signature.line for match in matches if match.fatal and match.priority < Priority.CONSEQUENCE)
+    asked, result = 0, []
+    for match in matches:
+        line = match.signature.line
+        end = next((end for end in reversed(ends) if end > line), None)
+        if end is not None and match.signature.signal is None and match.priority < Priority.LIMIT and asked < _MOST_ASKED:
+            asked += 1
+            if progress_between(course.read, line, end, lines):
+                result.append(_consequence(match))
+                continue
+        result.append(match)
+    return result
+
+
+def _logged_before(matches: Sequence[FailureMatch], _: Course) -> Sequence[FailureMatch]:
+    """Return what was only logged, some lines before a fatal failure that names its own cause, as a symptom."""
+    causes = [match.signature.line for match in matches if match.fatal and _names_cause(match)]
+    last = max(causes, default=0)
+    return [
+        replace(match, priority=max(match.priority, Priority.SYMPTOM))
+        if not match.fatal and match.process is None and not match.signature.ranks and match.signature.line + _APART < last
+        else match
+        for match in matches
+    ]
+
+
+def _names_cause(match: FailureMatch) -> bool:
+    return match.priority is Priority.CAUSE or match.signature.key.startswith("aborted@")
+
+
+def _under_limit(matches: Sequence[FailureMatch], _: Course) -> Sequence[FailureMatch]:
+    """Return ends by signals and of launchers, after a limit or a cancellation or with it, as its consequences."""
+    line = min((match.signature.line for match in matches if _is_limit(match)), default=None)
+    if line is None:
+        return matches
+    return [_consequence(match) if _follows_limit(match, line) else match for match in matches]
+
+
+def _follows_limit(match: FailureMatch, line: int) -> bool:
+    if _is_limit(match) or match.signature.line < line - _NEAR:
+        return False
+    if match.signature.signal in _SENT:
+        return True
+    late = match.signature.line > line
+    return late and (match.priority >= Priority.EXIT or _of_launcher(match)) and match.signature.kind in _EFFECTS
+
+
+def _of_launcher(match: FailureMatch) -> bool:
+    place = match.signature.key.partition("@")[2]
+    return any(name in place for name in _LAUNCHERS)
+
+
+def _is_limit(match: FailureMatch) -> bool:
+    """Return whether a scheduler, or a program that ends others, reports that it ended the run."""
+    _, _, by = match.signature.key.partition("@")
+    return match.fatal and match.signature.kind is Kind.TIMEOUT and by not in ("program", "nccl", "c10d", "gloo", "torch")
+
+
+def _consequence(match: FailureMatch) -> FailureMatch:
+    return replace(match, priority=Priority.CONSEQUENCE, fatal=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Conclusion:
+    """What a log without a failure shows: passed by a sign of success, or unknown and what would decide it."""
+
+    kind: Kind
+    success: Success | None = None
+    missing: str = ""
+
+
+_NO_RUN = "it holds no run that could be recognised"
+_NO_SIGN = (
+    "it shows no sign of success: no exit status 0, no complete table of results, no last words of the program; "
+    "the exit status of the launcher or of the job would decide"
+)
+
+
+def conclude(course: Course, *, running: bool, survived: bool = False) -> Conclusion:
+    """Return the conclusion for a log without a failure that counts.
+
+    An alarming line after the last sign of success, or errors of most ranks, forbid `passed`. Later exit status 0
+    settles both.
+    """
+    signs = course.signs
+    best = _best(signs)
+    if best is None:
+        return Conclusion(Kind.UNKNOWN, missing=_NO_SIGN if running else _NO_RUN)
+    alarm = course.outline.alarm
+    if alarm is not None and not _settles(signs, alarm.number, course):
+        return Conclusion(Kind.UNKNOWN, missing=_unread(alarm))
+    if not running and best.proof is Proof.WORDS and not survived:
+        return Conclusion(Kind.UNKNOWN, missing=_NO_RUN)
+    return Conclusion(Kind.PASSED, best)
+
+
+def _best(signs: Sequence[Success]) -> Success | None:
+    """Return the strongest kind of sign, the last of it."""
+    order = list(Proof)
+    return min(reversed(signs), key=lambda sign: order.index(sign.proof), default=None)
+
+
+def _settles(signs: Sequence[Success], line: int, course: Course) -> bool:
+    """Return whether a sign after an alarming line settles it: an exit status, or any sign after further progress."""
+    after = [sign for sign in signs if sign.line > line]
+    if any(sign.proof in (Proof.STATUS, Proof.TESTS) for sign in after):
+        return True
+    return bool(after) and progress_between(course.read, line, course.lines + 1)
+
+
+def _unread(alarm: LogLine) -> str:
+    return f"line {alarm.number} ({alarm.quote[:100]}) looks like a failure, and no later exit status 0 settles it"
