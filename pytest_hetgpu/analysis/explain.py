@@ -9,7 +9,7 @@ from pathlib import Path
 from pytest_hetgpu.analysis.logs.lines import strip_controls
 from pytest_hetgpu.analysis.logs.parse import ScanResult, course, failures, scan_log
 from pytest_hetgpu.analysis.logs.program_lines import is_program_running
-from pytest_hetgpu.analysis.logs.success import Success
+from pytest_hetgpu.analysis.logs.success import Proof, Success
 from pytest_hetgpu.analysis.logs.text_search import find_texts, read_lines
 from pytest_hetgpu.analysis.run_model import conclude, settled
 from pytest_hetgpu.config.known_failures.entries import HarmlessText, KnownFailures
@@ -70,7 +70,9 @@ def _quoted(log: Path, noise: HarmlessText) -> HarmlessText:
 
 
 def _is_run(result: ScanResult) -> bool:
-    return bool(result.records.hellos or is_program_running((*result.head, *result.tail)))
+    """Return whether the log is of a run: its ranks or its launcher show, or it shows several results."""
+    results = sum(sign.proof is not Proof.STATUS for sign in result.signs)
+    return bool(result.records.hellos or results > 1 or is_program_running((*result.head, *result.tail)))
 
 
 def _failures(log: Path, result: ScanResult) -> tuple[tuple[Signature, ...], tuple[Signature, ...]]:

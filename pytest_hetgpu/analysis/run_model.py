@@ -20,6 +20,8 @@ Reader = Callable[[int, int], Sequence[LogLine]]
 _MOST_ASKED = 24
 _NEAR = 40
 _APART = 5
+# A program's own exception about a communicator that is lost.
+_LAST_WORDS = "aborted@"
 
 # Signals by which schedulers, launchers and people end processes.
 _SENT = frozenset(("SIGTERM", "SIGKILL", "SIGINT", "SIGHUP", "SIGCONT", "SIGUSR1", "SIGUSR2"))
@@ -84,6 +86,9 @@ def _before_ranks(matches: Sequence[FailureMatch], course: Course) -> Sequence[F
         for match in matches
     ):
         return matches
+    # Another rank may start later than the one whose exit is reported.
+    if any(match.fatal and match.priority is Priority.EXIT and match.signature.line < started for match in matches):
+        return matches
     return [
         _consequence(match) if match.signature.line < started and match.signature.signal is None else match
         for match in matches
@@ -110,11 +115,15 @@ def _relayed_launch(match: FailureMatch) -> bool:
 def _survived(matches: Sequence[FailureMatch], course: Course) -> Sequence[FailureMatch]:
     """Return failures after which the program made progress as consequences, if a fatal one came later."""
     lines = frozenset(match.signature.line for match in matches)
-    ends = sorted(match.signature.line for match in matches if match.fatal and match.priority < Priority.CONSEQUENCE)
+    ends = {
+        match.signature.key: match.signature.line
+        for match in sorted(matches, key=lambda match: match.signature.line)
+        if match.fatal and match.priority < Priority.CONSEQUENCE
+    }
     asked, result = 0, []
     for match in matches:
         line = match.signature.line
-        end = next((end for end in reversed(ends) if end > line), None)
+        end = max((end for key, end in ends.items() if end > line and key != match.signature.key), default=None)
         if end is not None and match.signature.signal is None and match.priority < Priority.LIMIT and asked < _MOST_ASKED:
             asked += 1
             if progress_between(course.read, line, end, lines):
@@ -126,18 +135,20 @@ def _survived(matches: Sequence[FailureMatch], course: Course) -> Sequence[Failu
 
 def _logged_before(matches: Sequence[FailureMatch], _: Course) -> Sequence[FailureMatch]:
     """Return what was only logged, some lines before a fatal failure that names its own cause, as a symptom."""
-    causes = [match.signature.line for match in matches if match.fatal and _names_cause(match)]
-    last = max(causes, default=0)
-    return [
-        replace(match, priority=max(match.priority, Priority.SYMPTOM))
-        if not match.fatal and match.process is None and not match.signature.ranks and match.signature.line + _APART < last
-        else match
-        for match in matches
-    ]
+    last = max((match.signature.line for match in matches if match.fatal and _names_cause(match)), default=0)
+    return [_behind(match, last) for match in matches]
+
+
+def _behind(match: FailureMatch, last: int) -> FailureMatch:
+    anonymous = match.process is None and not match.signature.ranks
+    if anonymous and not match.fatal and match.signature.line + _APART < last:
+        return replace(match, priority=max(match.priority, Priority.SYMPTOM))
+    raised = match.signature.key.startswith(_LAST_WORDS) and match.signature.line == last
+    return replace(match, priority=Priority.EXIT) if raised else match
 
 
 def _names_cause(match: FailureMatch) -> bool:
-    return match.priority is Priority.CAUSE or match.signature.key.startswith("aborted@")
+    return match.priority is Priority.CAUSE or match.signature.key.startswith(_LAST_WORDS)
 
 
 def _under_limit(matches: Sequence[FailureMatch], _: Course) -> Sequence[FailureMatch]:

@@ -28,6 +28,7 @@ _OPTION = lazy(r"(?i:re-?tr\w+\s*[=:]|max\w*[ _-]?(?:re-?tr|restart|attempt)|--?
 
 _ABOUT_START = lazy(r"(?i:\b(?:error|fail\w*|abort\w*|launch\w*|unable|attempting|could not|cannot|lost|warn\w*)\b)")
 # Open MPI's help texts (opal/util/show_help.c).
+_FRAME = lazy(r'^\s+File "')
 _RULE = lazy(r"^-{50,}\s*$")
 
 ALARMS = (
@@ -97,5 +98,9 @@ def progress_between(
     """
     head = read(first + 1, min(last - 1, first + _WINDOW))
     tail = read(max(first + _WINDOW + 1, last - _WINDOW), last - 1) if last - first > _WINDOW else ()
-    steps = [line for line in (*head, *tail) if line.number not in skip and is_progress(line.text[:1000])]
-    return len({line.number for line in steps}) >= _FEWEST
+    # The line after `File "x.py", line 3` is source code.
+    found, source = 0, False
+    for line in (*head, *tail):
+        found += not source and line.number not in skip and is_progress(line.text[:1000])
+        source = _FRAME.match(line.text) is not None
+    return found >= _FEWEST

@@ -8,9 +8,12 @@ from dataclasses import replace
 from pytest_hetgpu.extensions.signatures.base import FailureMatch, Priority, Process
 from pytest_hetgpu.extensions.signatures.engine.merge import merge_reports
 from pytest_hetgpu.model.failure import Signature
+from pytest_hetgpu.model.lazy_regex import lazy
 from pytest_hetgpu.model.verdict import Kind
 
 _MOST_NAMED = 100_000
+_LONGEST_WORDS = 40
+_NUMBERS = lazy(r"\d+")
 _PROVING = frozenset(Priority) - {Priority.UNSPECIFIC, Priority.CONSEQUENCE}
 _MET_IN_A_CALL = (Kind.TRANSPORT_UNAVAILABLE, Kind.OUT_OF_MEMORY, Kind.NETWORK_FAILURE, Kind.ERROR)
 _OWN_FAULTS = frozenset(("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL"))
@@ -120,14 +123,23 @@ def _with_rank(match: FailureMatch, known: Mapping[Process, int]) -> FailureMatc
     return replace(match, signature=replace(match.signature, ranks=(known[match.process],)))
 
 
+def _words(signature: Signature) -> str:
+    """Return the beginning of a quote without numbers, the same for equal messages of several ranks."""
+    return _NUMBERS.sub("", signature.primary_line.strip())[:_LONGEST_WORDS]
+
+
 def _merged(alike: Sequence[Signature]) -> Signature:
     """Merge signatures of one key into the first of them, with the ranks and hosts of all."""
     if len(alike) == 1:
         return alike[0]
+    words = _words(alike[0])
+    first = min((signature for signature in alike if _words(signature) == words), key=lambda signature: signature.line)
     ranks = {rank for signature in alike for rank in signature.ranks}
     hosts = dict.fromkeys(host for signature in alike for host in signature.hosts)
     return replace(
         alike[0],
+        primary_line=first.primary_line,
+        line=first.line,
         ranks=tuple(sorted(ranks)[:_MOST_NAMED]),
         hosts=tuple(hosts)[:_MOST_NAMED],
         entry_point=next((signature.entry_point for signature in alike if signature.entry_point), None),
