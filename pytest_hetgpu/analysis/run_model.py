@@ -192,10 +192,10 @@ class Conclusion:
     missing: str = ""
 
 
-_NO_RUN = "it holds no run that could be recognised"
+_NO_RUN = "none is of a run that could be recognised"
 _NO_SIGN = (
-    "it shows no sign of success: no exit status 0, no complete table of results, no last words of the program; "
-    "the exit status of the launcher or of the job would decide"
+    "none shows a failure, and none shows success: an exit status 0, a complete table of results, or the program's last "
+    "words. The exit status of the launcher or of the job would decide"
 )
 
 
@@ -209,9 +209,12 @@ def conclude(course: Course, *, running: bool, survived: bool = False) -> Conclu
     best = _best(signs)
     if best is None:
         return Conclusion(Kind.UNKNOWN, missing=_NO_SIGN if running else _NO_RUN)
-    alarm = course.outline.alarm
-    if alarm is not None and not _settles(signs, alarm.number, course):
-        return Conclusion(Kind.UNKNOWN, missing=_unread(alarm))
+    alarms = [course.outline.alarm] if course.outline.alarm else []
+    if len(course.outline.errors) > 1:
+        alarms += course.outline.errors.values()
+    last = max(alarms, key=lambda line: line.number, default=None)
+    if last is not None and not _settles(signs, last.number, course):
+        return Conclusion(Kind.UNKNOWN, missing=_unread(last))
     if not running and best.proof is Proof.WORDS and not survived:
         return Conclusion(Kind.UNKNOWN, missing=_NO_RUN)
     return Conclusion(Kind.PASSED, best)
@@ -232,4 +235,4 @@ def _settles(signs: Sequence[Success], line: int, course: Course) -> bool:
 
 
 def _unread(alarm: LogLine) -> str:
-    return f"line {alarm.number} ({alarm.quote[:100]}) looks like a failure, and no later exit status 0 settles it"
+    return f"line {alarm.number} ({alarm.quote[:100]}) looks like a failure. No later exit status 0 settles it"

@@ -50,14 +50,13 @@ class Outline:
     """Course of a run. `started` is the first line of a rank, None if no rank shows itself.
 
     `again` are lines that begin another attempt. `alarm` is the last line with text of a failure that no parser need
-    match, `errors` the number of lines of level ERROR by origin.
+    match, `errors` the last line of level ERROR per rank.
     """
 
     started: int | None = None
     again: list[int] = field(default_factory=list)
     alarm: LogLine | None = None
-    errors: dict[object, int] = field(default_factory=dict)
-    origins: set[object] = field(default_factory=set)
+    errors: dict[int, LogLine] = field(default_factory=dict)
 
     triggers = (
         *(b"etry", b"etries", b"estart", b"elaunch", b"equeu", b"esubmit", b"erun", b"rying again", b"ttempt"),
@@ -71,9 +70,8 @@ class Outline:
             self.again = [*self.again[-_MOST:], line.number]
         if _ALARM.search(text) and not _LEVEL.search(text):
             self.alarm = line
-        if _ERROR.search(text) and len(self.errors) < _MOST * _MOST:
-            origin = (line.host, line.rank)
-            self.errors[origin] = self.errors.get(origin, 0) + 1
+        if line.rank is not None and _ERROR.search(text) and (line.rank in self.errors or len(self.errors) < _MOST):
+            self.errors[line.rank] = line
 
 
 def first_rank_line(head: Sequence[str]) -> int | None:

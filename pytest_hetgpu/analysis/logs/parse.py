@@ -148,8 +148,9 @@ def scan_log(
     for adapter in adapters:
         adapter.finish()
     outline.started = first_rank_line(scan.head)
+    ranks = records.finish()
     return ScanResult(
-        records=records.finish(),
+        records=ranks,
         matches=tuple(match for adapter in adapters for match in adapter.matches),
         exits=tuple(sorted((ended for one in adapters for ended in one.exits), key=lambda ended: ended.rank)),
         failed=tuple(adapter.failed for adapter in adapters if adapter.failed),
@@ -158,8 +159,14 @@ def scan_log(
         tail=scan.tail,
         lines=scan.lines,
         outline=outline,
-        signs=_all_signs(signs, scan),
+        signs=() if _some_not_done(ranks) else _all_signs(signs, scan),
     )
+
+
+def _some_not_done(records: Records) -> bool:
+    """Return whether ranks that report their ends are missing: nothing that others print shows success then."""
+    size = max((hello.size for hello in records.hellos.values()), default=0)
+    return size > 0 and len(records.done) < size
 
 
 def _all_signs(signs: SuccessSigns, scan: Scan) -> tuple[Success, ...]:

@@ -58,12 +58,12 @@ _RESULT = lazy(
     r"|(?i:\b(?:test|check|validation|residual check|correctness)\w*\W{1,5}(?:\w+ ){0,3}(?:passed|pass|ok|success\w*)\b)"
     r"|(?i:\bfigure of merit\b.*\d|\bFOM\b.*\d|\bfinal (?:resid\w*|norm|loss|result|energy|accuracy|score|time)\b.*\d)"
     r"|(?i:\b(?:\w*result\w*|checksum|answer|sum|accuracy|metricvalue|eval\w*|best \w+)\b.{0,40}[:=]\s*(?:tensor\()?\[?[-+]?\d)"
-    r"|\bHPL: |\bEnd of Tests?\b|^\s*\d+(?:\s+[-+]?\d[\d.]*(?:[eE][-+]?\d+)?)+\s+Pass\s*$"
+    r"|^@hetgpu:\d{4}:\w+:\{\"t\":\"done\"|\bHPL: |\bEnd of Tests?\b|^\s*\d+(?:\s+[-+]?\d[\d.]*(?:[eE][-+]?\d+)?)+\s+Pass\s*$"
 )
 _WORDS = lazy(
-    r"(?i:^\W{0,8}(?:\S{1,40}[:\]|] ?){0,3}(?:\W{0,3}(?:rank|proc\w*|worker|task|node)[ :#=]{0,2}\d+\W{0,3})?\s*"
+    r"(?i:^\W{0,8}(?:\S{1,40}[:\]|] ?){0,3}(?:\W{0,3}(?:rank|proc\w*|worker|task|node)[ :#=]{0,2}\d+(?: ?(?:of|/) ?\d+)?\W{0,3})?\s*"
     r"(?:all )?(?:done|finished|finalized|completed?|success(?:ful(?:ly)?)?|succeeded|passed|bye|goodbye|the end|exiting normally)"
-    r"[\s.!:)*=-]*$)"
+    r"(?:[\s.!:)*=-]*$|,? (?:in|after|time|at|on)\b))"
     r"|(?i:\b(?:success(?:fully)?|normally|correctly)\b.{0,40}\b(?:complet\w+|finish\w+|ended|terminat\w+|exit\w*|done|trained|saved)\b)"
     r"|(?i:\b(?:complet\w+|finish\w+|ended|terminat\w+|exit\w*|done|ran|run|shut ?down|saved)\b.{0,40}\b(?:success\w*|normally|without errors?)\b)"
     r"|(?i:\bnormal (?:termination|end|exit|completion)\b|\bsuccessful completion\b)"
@@ -125,7 +125,7 @@ class SuccessSigns:
         *(b"xit code", b"xit status", b"xit_status", b"ExitCode=0:0", b"xitcode", b"exit_code", b"xited with"),
         *(b"eturn code", b"eturned 0", b" rc=0", b"COMPLETED", b"uccess", b"SUCCESS", b"Job succeeded"),
         *(b" passed", b"PASSED", b"Out of bounds values", b"erification", b"bad elements", b"ormal termination"),
-        *(b"JOB DONE", b"result: ", b"Figure of Merit", b"figure of merit", b"FOM", b"training is done"),
+        *(b'"t":"done"', b"JOB DONE", b"result: ", b"Figure of Merit", b"figure of merit", b"FOM", b"training is done"),
     )
 
     def __init__(self) -> None:

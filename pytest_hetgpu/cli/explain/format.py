@@ -8,6 +8,7 @@ from typing import Any
 
 from pytest_hetgpu.analysis.explain import Explanation
 from pytest_hetgpu.analysis.logs.lines import strip_controls
+from pytest_hetgpu.analysis.logs.success import Success
 from pytest_hetgpu.config.known_failures.entries import HarmlessText
 from pytest_hetgpu.model.failure import KnownFailure, Signature
 from pytest_hetgpu.model.lazy_regex import lazy
@@ -37,8 +38,15 @@ def as_json(file: str, explanation: Explanation) -> str:
         "harmless": [{"id": noise.entry.id, "line": noise.line, "quote": noise.quote} for noise in explanation.noise],
         "lines": explanation.lines,
         "failed": list(explanation.failed),
+        "success": _success(explanation.success),
+        "survived": [{"outcome": other.kind.value, **_signature(other)} for other in explanation.survived],
+        "missing": explanation.missing or None,
     }
     return json.dumps(fields)
+
+
+def _success(success: Success | None) -> Json | None:
+    return success and {"proof": success.proof.value, "line": success.line, "quote": success.quote}
 
 
 def _signature(signature: Signature | None) -> Json:
@@ -84,7 +92,7 @@ def display_line(text: str) -> str:
 def _lines(file: str, explanation: Explanation) -> Iterator[str]:
     signature = explanation.signature
     if signature is None:
-        yield f"{file}: {_NO_FAILURE[explanation.outcome].format(lines=explanation.lines)}"
+        yield from _without_failure(file, explanation)
     else:
         yield f"{file}: {explanation.outcome.value} {signature.key}"
         yield from _failure(signature)
@@ -97,10 +105,15 @@ def _lines(file: str, explanation: Explanation) -> Iterator[str]:
     yield from _parser_error_lines(explanation)
 
 
-_NO_FAILURE = {
-    Kind.PASSED: "passed: no failure found in its {lines} lines",
-    Kind.UNKNOWN: "unknown: its {lines} lines hold no run that could be recognised",
-}
+def _without_failure(file: str, explanation: Explanation) -> Iterator[str]:
+    success = explanation.success
+    if success is None:
+        yield from _wrap(f"{file}: {explanation.outcome.value}: of its {explanation.lines} lines {explanation.missing}", "")
+    else:
+        yield f"{file}: {explanation.outcome.value}, by its {success.proof.value}"
+        yield from _wrap(f"line {success.line}: {success.quote}", "  ", whole=True)
+    for other in explanation.survived[:_MOST]:
+        yield from _wrap(f"survived line {other.line}: {other.kind.value} {other.key}", "  ")
 
 
 def _failure(signature: Signature) -> Iterator[str]:

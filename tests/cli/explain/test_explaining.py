@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from pytest_hetgpu.analysis.explain import Explanation, explain
+from pytest_hetgpu.analysis.logs.success import Proof, Success
 from pytest_hetgpu.cli.explain.format import as_json, as_text
 from pytest_hetgpu.config.known_failures.load import known_failures
 from pytest_hetgpu.model.verdict import Kind
@@ -48,8 +49,11 @@ def test_the_words_for_a_person() -> None:
 
 
 def test_a_good_run_in_words() -> None:
-    assert as_text("a.log", Explanation(Kind.PASSED, lines=7)) == "a.log: passed: no failure found in its 7 lines"
-    assert "no run that could be recognised" in as_text("a.log", Explanation(Kind.UNKNOWN))
+    success = Success(Proof.STATUS, 7, "exit code: 0")
+    passed = Explanation(Kind.PASSED, lines=7, success=success)
+    assert as_text("a.log", passed) == "a.log: passed, by its exit status 0\n  line 7: exit code: 0"
+    unknown = Explanation(Kind.UNKNOWN, lines=7, missing="none is of a run that could be recognised")
+    assert as_text("a.log", unknown) == "a.log: unknown: of its 7 lines none is of a run that could be recognised"
 
 
 def test_a_hostile_log_does_not_reach_the_terminal(tmp_path: Path) -> None:
