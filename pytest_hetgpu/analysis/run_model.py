@@ -26,7 +26,7 @@ _LAST_WORDS = "aborted@"
 # Signals by which schedulers, launchers and people end processes.
 _SENT = frozenset(("SIGTERM", "SIGKILL", "SIGINT", "SIGHUP", "SIGCONT", "SIGUSR1", "SIGUSR2"))
 _EFFECTS = frozenset((Kind.CRASH, Kind.ERROR, Kind.LAUNCH_FAILURE, Kind.NETWORK_FAILURE))
-_LAUNCHERS = ("mpirun", "mpiexec", "orterun", "prterun", "orted", "prted", "hydra", "launcher", "flux")
+_LAUNCHERS = ("mpirun", "mpiexec", "orterun", "prterun", "orted", "prted", "hydra", "launcher", "flux", "daemon")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,9 @@ class Course:
         return self.outline.again[-1] if self.outline.again else 0
 
 
-def settled(matches: Iterable[FailureMatch], course: Course) -> tuple[tuple[FailureMatch, ...], tuple[FailureMatch, ...]]:
+def settled(
+    matches: Iterable[FailureMatch], course: Course
+) -> tuple[tuple[FailureMatch, ...], tuple[FailureMatch, ...]]:
     """Return the matches that still count, and those that the run got over.
 
     A run got over a failure in an attempt before the last if the last shows success and no failure. A test suite that
@@ -124,7 +126,12 @@ def _survived(matches: Sequence[FailureMatch], course: Course) -> Sequence[Failu
     for match in matches:
         line = match.signature.line
         end = max((end for key, end in ends.items() if end > line and key != match.signature.key), default=None)
-        if end is not None and match.signature.signal is None and match.priority < Priority.LIMIT and asked < _MOST_ASKED:
+        if (
+            end is not None
+            and match.signature.signal is None
+            and match.priority < Priority.LIMIT
+            and asked < _MOST_ASKED
+        ):
             asked += 1
             if progress_between(course.read, line, end, lines):
                 result.append(_consequence(match))
@@ -176,7 +183,9 @@ def _of_launcher(match: FailureMatch) -> bool:
 def _is_limit(match: FailureMatch) -> bool:
     """Return whether a scheduler, or a program that ends others, reports that it ended the run."""
     _, _, by = match.signature.key.partition("@")
-    return match.fatal and match.signature.kind is Kind.TIMEOUT and by not in ("program", "nccl", "c10d", "gloo", "torch")
+    return (
+        match.fatal and match.signature.kind is Kind.TIMEOUT and by not in ("program", "nccl", "c10d", "gloo", "torch")
+    )
 
 
 def _consequence(match: FailureMatch) -> FailureMatch:

@@ -24,7 +24,9 @@ _AGAIN = lazy(
 )
 _ATTEMPT = lazy(r"(?i:\b(?:attempt|try|retry|run)\W{0,3}#?(\d{1,4})\b)")
 _FIRST = lazy(r"(?i:\b(?:attempt|try|retry|run)\W{0,3}#?[01]\b)")
-_OPTION = lazy(r"(?i:re-?tr\w+\s*[=:]|max\w*[ _-]?(?:re-?tr|restart|attempt)|--?\w*(?:retry|restart)|\bretry (?:limit|count))")
+_OPTION = lazy(
+    r"(?i:re-?tr\w+\s*[=:]|max\w*[ _-]?(?:re-?tr|restart|attempt)|--?\w*(?:retry|restart)|\bretry (?:limit|count))"
+)
 
 _ABOUT_START = lazy(r"(?i:\b(?:error|fail\w*|abort\w*|launch\w*|unable|attempting|could not|cannot|lost|warn\w*)\b)")
 # Open MPI's help texts (opal/util/show_help.c).
