@@ -13,6 +13,7 @@ from pytest_hetgpu.config.known_failures.load import known_failures
 STEPS = "\n".join(f"rank 0: step {step} residual {1 / step:.4e}" for step in range(1, 9))
 RULE = "-" * 74
 TRACEBACK = 'Traceback (most recent call last):\n  File "train.py", line 3, in step\n    send(x)\n'
+OOM = "slurmstepd: error: Detected 3 oom_kill events in StepId=41.batch. Some of the tasks have been OOM Killed."
 LIMIT = "slurmstepd: error: *** JOB 41 ON n1 CANCELLED AT 2026-03-04T10:00:00 DUE TO TIME LIMIT ***"
 ABORT = f"{RULE}\nMPI_ABORT was invoked on rank 1 in communicator MPI_COMM_WORLD\nwith errorcode 3.\n{RULE}"
 
@@ -80,7 +81,7 @@ Read = Callable[..., Explanation]
             (
                 STEPS,
                 "slurmstepd: error: *** JOB 41 ON n1 CANCELLED AT 2026-03-04T10:00:00 ***",
-                "slurmstepd: error: Detected 3 oom_kill events in StepId=41.batch. Some of the step tasks have been OOM Killed.",
+                OOM,
             ),
         ),
         # An error that a rank had got over before.
@@ -143,8 +144,8 @@ def test_ranks_that_made_progress_have_not_failed_to_launch(read: Read) -> None:
 
 
 def test_two_banners_of_an_abort_that_are_interleaved(read: Read) -> None:
-    banner = [RULE, RULE, "MPI_ABORT was invoked on rank 0 in communicator MPI_COMM_WORLD",
-              "MPI_ABORT was invoked on rank 1 in communicator MPI_COMM_WORLD", "with errorcode 3.", "with errorcode 3.", RULE, RULE]  # fmt: skip
+    said = [f"MPI_ABORT was invoked on rank {rank} in communicator MPI_COMM_WORLD" for rank in (0, 1)]
+    banner = (RULE, RULE, *said, "with errorcode 3.", "with errorcode 3.", RULE, RULE)
     found = read("$ mpirun -np 2 ./sim", STEPS, "rank 0: cannot read input: bad header", *banner)
     assert found.signature is not None
     assert found.signature.primary_line == "rank 0: cannot read input: bad header"

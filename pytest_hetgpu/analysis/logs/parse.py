@@ -16,8 +16,8 @@ from pytest_hetgpu.analysis.logs.records import RecordReader, Records
 from pytest_hetgpu.analysis.logs.scan import Scan, ScannedLine, Subscription
 from pytest_hetgpu.analysis.logs.success import Success, SuccessSigns, signs_in
 from pytest_hetgpu.analysis.logs.text_search import read_lines
-from pytest_hetgpu.analysis.run_model import Course, explained
 from pytest_hetgpu.analysis.logs.versions import Versions
+from pytest_hetgpu.analysis.run_model import Course, explained
 from pytest_hetgpu.extensions.registry import find, names
 from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogParser, Priority, Process
 from pytest_hetgpu.extensions.signatures.engine.last_error import last_error

@@ -13,7 +13,6 @@ from pytest_hetgpu.config.known_failures.entries import HarmlessText
 from pytest_hetgpu.model.failure import KnownFailure, Signature
 from pytest_hetgpu.model.lazy_regex import lazy
 from pytest_hetgpu.model.records import RankExit
-from pytest_hetgpu.model.verdict import Kind
 from pytest_hetgpu.store.text import clean
 
 Json = dict[str, Any]
@@ -108,7 +107,8 @@ def _lines(file: str, explanation: Explanation) -> Iterator[str]:
 def _without_failure(file: str, explanation: Explanation) -> Iterator[str]:
     success = explanation.success
     if success is None:
-        yield from _wrap(f"{file}: {explanation.outcome.value}: of its {explanation.lines} lines {explanation.missing}", "")
+        found = f"of its {explanation.lines} lines {explanation.missing}"
+        yield from _wrap(f"{file}: {explanation.outcome.value}: {found}", "")
     else:
         yield f"{file}: {explanation.outcome.value}, by its {success.proof.value}"
         yield from _wrap(f"line {success.line}: {success.quote}", "  ", whole=True)

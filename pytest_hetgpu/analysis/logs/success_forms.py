@@ -1,0 +1,83 @@
+"""Forms of lines that show success, and of lines that deny it.
+
+Sources of those that are not customary: Slurm's seff, sacct and scontrol, LSF's job report, Grid Engine's qacct,
+torchrun (elastic/agent/server/api.py), DeepSpeed's launch.py, GitLab's runner, Jenkins, pytest, GoogleTest, CTest,
+unittest, nccl-tests' common.cu, the OSU benchmarks, HPL, LAMMPS, GROMACS, Quantum ESPRESSO, tqdm.
+"""
+
+from __future__ import annotations
+
+_ENDED = r"(?:complet\w+|finish\w+|ended|terminat\w+|exit\w*|done)"
+_WORK = (
+    r"(?:simulation|calculation|training|benchmark\w*|tests?|runs?|jobs?|program|execution|computation|analysis|script"
+    r"|fine-?tuning|inference|evaluation|sampling|optimi[sz]ation|experiments?|workflow|collect\w*|all\b.{0,20})"
+)
+_NUMBER = r"[-+]?\d"
+
+STATUS = (
+    r"(?i:\b(?:exit(?:ed)?(?: with)?|return(?:ed)?|rc|status)(?:[ _-]?(?:status|code|value))?(?: (?:is|was|of))?"
+    r"\s*[:=]?\s*\(?['\"]?0['\"]?(?![\w:/-]|\.\d)(?!\s*(?:/|of)\s*\d))",
+    r"\bExitCode=0:0\b|\bState: COMPLETED \(exit code 0\)|^Successfully completed\.\s*$|\bexits successfully\b",
+    r"\b[Ww]orker group successfully finished\b|^Job succeeded\b|\bFinished: SUCCESS\b",
+    r"(?i:\b(?:job|step|task|process|workflow|pipeline)\b.{0,60}\b(?:completed|finished|ended|exited) success\w*)",
+)
+TESTS = (
+    r"^=+ (?:\d+ (?:passed|skipped|deselected|xfailed|xpassed|warnings?)(?:, )?)+ in [\d.]+\w*.*=+\s*$",
+    r"^\[  PASSED  \] \d+ tests?\.?|^100% tests passed, 0 tests failed out of \d+|^OK(?: \(skipped=\d+\))?\s*$",
+    r"^test result: ok\. |(?i:^all (?:\d+ )?tests? (?:have )?(?:passed|ok|succeeded|successful))",
+)
+RESULT = (
+    r'^@hetgpu:\d{4}:\w+:\{"t":"done"',
+    r"\bOut of bounds values : 0 OK|^# Avg bus bandwidth\s+:\s*[\d.]+|\bHPL: |\bEnd of Tests?\b",
+    r"(?i:\bverif(?:ication|ied|y)\w*\s*[:=]?\s*(?:is |was |of \w+ )?(?:success\w*|ok\b|passed|correct|valid))",
+    r"(?i:\b(?:0|no|zero) (?:bad|wrong|incorrect|failed|corrupt\w*|mismatch\w*|invalid|errors?\b)(?! in\b))",
+    r"(?i:\b(?:errors?|failures|failed|mismatches|bad(?: values| elements)?)\s*[:=]\s*0\b(?!\.\d*[1-9]))",
+    r"(?i:\b(?:test|check|validation|correctness)\w*\W{1,5}(?:\w+ ){0,3}(?:passed|pass|ok|success\w*)\b)",
+    r"(?i:\b(?:figure of merit|FOM|final (?:resid\w*|norm|loss|result|energy|accuracy|score|time))\b.*\d)",
+    r"(?i:\b(?:\w*result\w*|checksum|answer|sum|accuracy|metricvalue|eval\w*|best \w+)\b.{0,40}[:=]\s*(?:tensor\()?\[?"
+    rf"{_NUMBER})",
+    r"^\s*\d+(?:\s+[-+]?\d[\d.]*(?:[eE][-+]?\d+)?)+\s+Pass\s*$",
+)
+WORDS = (
+    # `[rank 1] finished`, `node1: done.`
+    r"(?i:^\W{0,8}(?:\S{1,40}[:\]|] ?){0,3}(?:\W{0,3}(?:rank|proc\w*|worker|task|node)[ :#=]{0,2}\d+(?: ?(?:of|/) ?\d+)?"
+    r"\W{0,3})?\s*(?:all )?(?:done|finished|finalized|completed?|success(?:ful(?:ly)?)?|succeeded|passed|bye|goodbye"
+    r"|the end|exiting normally)(?:[\s.!:)*=-]*$|,? (?:in|after|time|at|on)\b))",
+    rf"(?i:\b(?:success(?:fully)?|normally|correctly)\b.{{0,40}}\b(?:{_ENDED}|trained|saved)\b)",
+    rf"(?i:\b(?:{_ENDED}|ran|run|shut ?down|saved)\b.{{0,40}}\b(?:success\w*|normally|without errors?)\b)",
+    r"(?i:\bnormal (?:termination|end|exit|completion)\b|\bsuccessful completion\b)|\bJOB DONE\b|\bGROMACS reminds you\b",
+    rf"(?i:\b{_WORK}(?: \S+){{0,4}}? (?:is |are |was |has |have )?(?:now )?(?:{_ENDED}|concluded|over)\b(?! with err))",
+    # The time taken, and rates, which a program prints last.
+    r"(?i:\b(?:total|overall|elapsed|wall(?:[ -]?clock)?|run|execution|solve|training|computation|cpu|average|loop)[ _-]?"
+    r"(?:wall |run |elapsed |clock |cpu |execution )?time\b.{0,60}\d)",
+    r"(?i:\b(?:runtime|elapsed|duration|throughput|(?:samples|tokens|images|steps)(?:/| per )s(?:ec\w*)?)\b\W{0,4}\d)",
+    r"^\s*real\s+(?:\d+m)?\d+[.,]\d+s?\s*$|\b[Tt]ime to \w+\b.{0,20}\d",
+    r"^\s*(?:[GM]?FLOP\w*(?:/s)?|Mop/s total|[MG]B/s)\b.*\d",
+    r"(?i:\b(?:total|final|mean|average) (?:wall |bandwidth|performance)\b.*\d)",
+    r"(?i:\b(?:end|finish\w*|stop|completed) (?:time|at|date|on|of)\b\W{0,3}.*\d|^\W{0,6}end(?: of)? \w+)",
+    r"\b100%\|[^|]*\| *\d+/\d+ |(?i:\b(?:epoch|step|iter\w*)\W{1,3}\d+ ?(?:/|of) ?\d+\b)",
+    r"^\s*\d+\s+\d+\.\d+(?:\s+\d+\.\d+)*\s*$",
+)
+# Ranks that reached MPI_Finalize or ncclCommDestroy: Open MPI's pml_ucx.c and common_ucx.c, NCCL's init.cc, libfabric's
+# ofi_monitors_cleanup, UCC's ucc_coll.c.
+FINALIZE = (
+    r"\bmca_pml_ucx_close\b|\bwaiting for 0 disconnect requests\b|\bNCCL INFO comm \S+ rank .* - Destroy COMPLETE",
+    r"\bofi_monitors_cleanup\b|\bcoll finalize: req\b",
+)
+COUNTED = r"\b100%\|[^|]*\| *(\d+)/(\d+) |(?i:\b(?:epoch|step|iter\w*)\W{1,3}(\d+) ?(?:/|of) ?(\d+)\b)"
+"""A count of steps, of which some may be left."""
+
+DENIED = (
+    r"(?i:\b(?:not|never|cannot|can't|couldn't|un)(?:\b|(?=success))|\bfail(?:ed|ure|s)?\b(?!\s*[:=]?\s*0\b))",
+    r'^\s*File "|^\s*\{.*:.*,',
+    r"(?i:\berrors?\b(?!\s*[:=]\s*0\b)|\bexception\b|\bwarning\b|\baborted\b|\bkilled\b|\bcancel|\bincomplete)",
+)
+NO_FAILURES = r"(?i:\b(?:0|no|zero|without) (?:errors?|fail\w*|tests failed))"
+
+TRIGGERS = (
+    *(b"xit code", b"xit status", b"xit_status", b"ExitCode=0:0", b"xitcode", b"exit_code", b"xited with"),
+    *(b"eturn code", b"eturned 0", b" rc=0", b"COMPLETED", b"uccess", b"SUCCESS", b"Job succeeded"),
+    *(b" passed", b"PASSED", b"Out of bounds values", b"erification", b"bad elements", b"ormal termination"),
+    *(b'"t":"done"', b"JOB DONE", b"result: ", b"Figure of Merit", b"figure of merit", b"FOM", b"training is done"),
+)
+"""Parts of lines that may stand before the last lines of a log."""
