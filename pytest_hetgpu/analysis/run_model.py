@@ -194,7 +194,7 @@ def _consequence(match: FailureMatch) -> FailureMatch:
 
 @dataclass(frozen=True, slots=True)
 class Conclusion:
-    """What a log without a failure shows: passed by a sign of success, or unknown and what would decide it."""
+    """Outcome of a log without a failure: passed by a sign of success, or unknown with the `missing` sign."""
 
     kind: Kind
     success: Success | None = None
@@ -203,8 +203,8 @@ class Conclusion:
 
 _NO_RUN = "none is of a run that could be recognised"
 _NO_SIGN = (
-    "none shows a failure, and none shows success: an exit status 0, a complete table of results, or the program's last "
-    "words. The exit status of the launcher or of the job would decide"
+    "none shows a failure, and none shows success: an exit status 0, a complete table of results, or last words of the "
+    "program. The exit status of the launcher or of the job would decide"
 )
 
 

@@ -1,7 +1,7 @@
 """Outline of a run: where its ranks began, where an attempt began again, where its program still made progress.
 
-Positions are line numbers from 1. The outline is made after the scan, from the first and last lines and from a few lines
-after a failure, so that its cost does not depend on the length of the log.
+Positions are line numbers from 1. Progress is searched after the scan in a few lines only. So its cost does not depend
+on the length of the log.
 """
 
 from __future__ import annotations
@@ -19,18 +19,17 @@ _MOST = 64
 
 # Sources: torchrun's elastic/agent/server/api.py; others are customary.
 _AGAIN = lazy(
-    r"(?i:\b(?:re-?try(?:ing)?|re-?start(?:ing|ed)?|re-?launch(?:ing)?|re-?submit\w*|re-?queu\w*|re-?run(?:ning)?|trying again"
-    r"|attempt(?:ing)?)\b[^.]{0,60}(?:\b(?:\d+|again|job|run|worker|second|third|next|last|now|command|in)\b|$|\.\.\.))"
+    r"(?i:\b(?:re-?try(?:ing)?|re-?start(?:ing|ed)?|re-?launch(?:ing)?|re-?submit\w*|re-?queue\w*|re-?run(?:ning)?"
+    r"|trying again|attempt(?:ing)?)\b[^.]{0,60}"
+    r"(?:\b(?:\d+|again|job|run|worker|second|third|next|last|now|command|in)\b|$|\.\.\.))"
 )
-_ATTEMPT = lazy(r"(?i:\b(?:attempt|try|retry|run)\W{0,3}#?(\d{1,4})\b)")
 _FIRST = lazy(r"(?i:\b(?:attempt|try|retry|run)\W{0,3}#?[01]\b)")
 _OPTION = lazy(
     r"(?i:re-?tr\w+\s*[=:]|max\w*[ _-]?(?:re-?tr|restart|attempt)|--?\w*(?:retry|restart)|\bretry (?:limit|count))"
 )
-
 _ABOUT_START = lazy(r"(?i:\b(?:error|fail\w*|abort\w*|launch\w*|unable|attempting|could not|cannot|lost|warn\w*)\b)")
-# Open MPI's help texts (opal/util/show_help.c).
 _FRAME = lazy(r'^\s+File "')
+# Open MPI's help texts (opal/util/show_help.c).
 _RULE = lazy(r"^-{50,}\s*$")
 
 ALARMS = (
@@ -39,9 +38,9 @@ ALARMS = (
     *(b"ERROR", b"Error:", b"error:", b"FATAL", b"Fatal"),
 )
 _ALARM = lazy(
-    r"Traceback \(most recent call last\)|\bis stuck\b|\b[Kk]illing\b|\(core dumped\)|Process received signal|Caught signal \d"
-    r"|\bfatal signal\b|\b[Ss]egmentation (?:fault|violation)\b|\bAborted\b|\bterminate called\b|\b[Ss]tack trace\b"
-    r"|\bFATAL\b|^\W{0,3}[Ff]atal\b"
+    r"Traceback \(most recent call last\)|\bis stuck\b|\b[Kk]illing\b|\(core dumped\)|Process received signal"
+    r"|Caught signal \d|\bfatal signal\b|\b[Ss]egmentation (?:fault|violation)\b|\bAborted\b"
+    r"|\bterminate called\b|\b[Ss]tack trace\b|\bFATAL\b|^\W{0,3}[Ff]atal\b"
 )
 _LEVEL = lazy(r"\b(?:INFO|DEBUG|WARN(?:ING)?|NOTICE)\b")
 _ERROR = lazy(r"(?:^|[\s\[(|:])ERROR(?:[\]:\s|)]|$)|(?:^|\s)[Ee]rror: ")
@@ -61,7 +60,7 @@ class Outline:
     errors: dict[int, LogLine] = field(default_factory=dict)
 
     triggers = (
-        *(b"etry", b"etries", b"estart", b"elaunch", b"equeu", b"esubmit", b"erun", b"rying again", b"ttempt"),
+        *(b"etry", b"etries", b"estart", b"elaunch", b"equeue", b"esubmit", b"erun", b"rying again", b"tempt"),
         *ALARMS,
     )
 

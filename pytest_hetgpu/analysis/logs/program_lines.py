@@ -23,7 +23,8 @@ _PROGRESS = (
     r"^\s*\d+(?:\s+[-+]?\d[\d.]*(?:[eE][-+]?\d+)?){2,}\s*(?:Pass)?\s*$",
     r"^\s*\d+\s+\d+\.\d+\s*$",
     r"^\s*\d+\s+\d+\s+(?:float|double|half|bfloat|u?int)\d*\b",
-    r"\b\d+%\|[^|]*\| *\d+/\d+ |\b[Ss]teps?(?:/sec|: *\d)|\b(?:[Ee]poch|[Ii]ter\w*|[Ss]tep)\W{1,3}\d+ ?(?:/|of) ?\d+(?! : )",
+    r"\b\d+%\|[^|]*\| *\d+/\d+ |\b[Ss]teps?(?:/sec|: *\d)",
+    r"\b(?:[Ee]poch|[Ii]ter\w*|[Ss]tep)\W{1,3}\d+ ?(?:/|of) ?\d+(?! : )",
 )
 # Lines that only ranks write: their own, those of the libraries that they load, tables of benchmarks.
 _RANK = lazy(

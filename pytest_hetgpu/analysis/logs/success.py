@@ -1,6 +1,6 @@
 """Signs of success in a log: an exit status of 0, a complete table of results, or a program's last words.
 
-Each is a line that somebody can quote. A run without one may have passed, but its log does not show it.
+Each is one line, which a report can quote. A run without one may have passed, but its log does not show it.
 """
 
 from __future__ import annotations

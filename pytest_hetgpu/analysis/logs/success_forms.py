@@ -1,22 +1,28 @@
 """Forms of lines that show success, and of lines that deny it.
 
-Sources of those that are not customary: Slurm's seff, sacct and scontrol, LSF's job report, Grid Engine's qacct,
-torchrun (elastic/agent/server/api.py), DeepSpeed's launch.py, GitLab's runner, Jenkins, pytest, GoogleTest, CTest,
-unittest, nccl-tests' common.cu, the OSU benchmarks, HPL, LAMMPS, GROMACS, Quantum ESPRESSO, tqdm.
+Sources of those that are not customary:
+
+- seff, sacct and scontrol of Slurm, the job report of LSF, GitLab CI, Jenkins.
+- torchrun (elastic/agent/server/api.py) and DeepSpeed's launch.py.
+- pytest, unittest, GoogleTest and CTest.
+- nccl-tests' common.cu, the OSU benchmarks, HPL, LAMMPS, GROMACS, Quantum ESPRESSO, tqdm.
 """
 
 from __future__ import annotations
 
-_ENDED = r"(?:complet\w+|finish\w+|ended|terminat\w+|exit\w*|done)"
-_WORK = (
-    r"(?:simulation|calculation|training|benchmark\w*|tests?|runs?|jobs?|program|execution|computation|analysis|script"
-    r"|fine-?tuning|inference|evaluation|sampling|optimi[sz]ation|experiments?|workflow|collect\w*|all\b.{0,20})"
-)
-_NUMBER = r"[-+]?\d"
+_ENDED = r"(?:complete\w*|finish\w+|ended|terminat\w+|exit\w*|done)"
+_JOB = r"(?:simulation|calculation|training|benchmark\w*|tests?|runs?|jobs?|program|execution|computation|analysis"
+_WORK = _JOB + r"|script|fine-?tuning|inference|evaluation|sampling|optimi[sz]ation|experiments?|workflow|all\b.{0,20})"
+_OF = r"(?:exit(?:ed)?(?: with)?|return(?:ed)?|rc|status)(?:[ _-]?(?:status|code|value))?(?: (?:is|was|of))?"
+_RANK = r"(?:rank|proc\w*|worker|task|node)[ :#=]{0,2}\d+(?: ?(?:of|/) ?\d+)?"
+_BYE = r"(?:done|finished|finalized|completed?|success(?:ful(?:ly)?)?|succeeded|passed|bye|goodbye|exiting normally)"
+_NO_MORE = r"(?:[\s.!:)*=-]*$|,? (?:in|after|time|at|on)\b)"
+_CLOCK = r"(?:total|overall|elapsed|wall(?:[ -]?clock)?|run|execution|solve|training|computation|cpu|average|loop)"
+_NAMED = r"(?:\w*result\w*|checksum|answer|sum|accuracy|metricvalue|eval\w*|best \w+)"
+_FINAL = r"(?:figure of merit|FOM|final (?:resid\w*|norm|loss|result|energy|accuracy|score|time))"
 
 STATUS = (
-    r"(?i:\b(?:exit(?:ed)?(?: with)?|return(?:ed)?|rc|status)(?:[ _-]?(?:status|code|value))?(?: (?:is|was|of))?"
-    r"\s*[:=]?\s*\(?['\"]?0['\"]?(?![\w:/-]|\.\d)(?!\s*(?:/|of)\s*\d))",
+    rf"(?i:\b{_OF}\s*[:=]?\s*\(?['\"]?0['\"]?(?![\w:/-]|\.\d)(?!\s*(?:/|of)\s*\d))",
     r"\bExitCode=0:0\b|\bState: COMPLETED \(exit code 0\)|^Successfully completed\.\s*$|\bexits successfully\b",
     r"\b[Ww]orker group successfully finished\b|^Job succeeded\b|\bFinished: SUCCESS\b",
     r"(?i:\b(?:job|step|task|process|workflow|pipeline)\b.{0,60}\b(?:completed|finished|ended|exited) success\w*)",
@@ -33,23 +39,20 @@ RESULT = (
     r"(?i:\b(?:0|no|zero) (?:bad|wrong|incorrect|failed|corrupt\w*|mismatch\w*|invalid|errors?\b)(?! in\b))",
     r"(?i:\b(?:errors?|failures|failed|mismatches|bad(?: values| elements)?)\s*[:=]\s*0\b(?!\.\d*[1-9]))",
     r"(?i:\b(?:test|check|validation|correctness)\w*\W{1,5}(?:\w+ ){0,3}(?:passed|pass|ok|success\w*)\b)",
-    r"(?i:\b(?:figure of merit|FOM|final (?:resid\w*|norm|loss|result|energy|accuracy|score|time))\b.*\d)",
-    r"(?i:\b(?:\w*result\w*|checksum|answer|sum|accuracy|metricvalue|eval\w*|best \w+)\b.{0,40}[:=]\s*(?:tensor\()?\[?"
-    rf"{_NUMBER})",
+    rf"(?i:\b{_FINAL}\b.*\d)",
+    rf"(?i:\b{_NAMED}\b.{{0,40}}[:=]\s*(?:tensor\()?\[?[-+]?\d)",
     r"^\s*\d+(?:\s+[-+]?\d[\d.]*(?:[eE][-+]?\d+)?)+\s+Pass\s*$",
 )
 WORDS = (
     # `[rank 1] finished`, `node1: done.`
-    r"(?i:^\W{0,8}(?:\S{1,40}[:\]|] ?){0,3}(?:\W{0,3}(?:rank|proc\w*|worker|task|node)[ :#=]{0,2}\d+(?: ?(?:of|/) ?\d+)?"
-    r"\W{0,3})?\s*(?:all )?(?:done|finished|finalized|completed?|success(?:ful(?:ly)?)?|succeeded|passed|bye|goodbye"
-    r"|the end|exiting normally)(?:[\s.!:)*=-]*$|,? (?:in|after|time|at|on)\b))",
+    rf"(?i:^\W{{0,8}}(?:\S{{1,40}}[:\]|] ?){{0,3}}(?:\W{{0,3}}{_RANK}\W{{0,3}})?\s*(?:all )?{_BYE}{_NO_MORE})",
     rf"(?i:\b(?:success(?:fully)?|normally|correctly)\b.{{0,40}}\b(?:{_ENDED}|trained|saved)\b)",
     rf"(?i:\b(?:{_ENDED}|ran|run|shut ?down|saved)\b.{{0,40}}\b(?:success\w*|normally|without errors?)\b)",
-    r"(?i:\bnormal (?:termination|end|exit|completion)\b|\bsuccessful completion\b)|\bJOB DONE\b|\bGROMACS reminds you\b",
+    r"(?i:\bnormal (?:termination|end|exit|completion)\b|\bsuccessful completion\b)",
+    r"\bJOB DONE\b|\bGROMACS reminds you\b",
     rf"(?i:\b{_WORK}(?: \S+){{0,4}}? (?:is |are |was |has |have )?(?:now )?(?:{_ENDED}|concluded|over)\b(?! with err))",
     # The time taken, and rates, which a program prints last.
-    r"(?i:\b(?:total|overall|elapsed|wall(?:[ -]?clock)?|run|execution|solve|training|computation|cpu|average|loop)[ _-]?"
-    r"(?:wall |run |elapsed |clock |cpu |execution )?time\b.{0,60}\d)",
+    rf"(?i:\b{_CLOCK}[ _-]?(?:wall |run |elapsed |clock |cpu |execution )?time\b.{{0,60}}\d)",
     r"(?i:\b(?:runtime|elapsed|duration|throughput|(?:samples|tokens|images|steps)(?:/| per )s(?:ec\w*)?)\b\W{0,4}\d)",
     r"^\s*real\s+(?:\d+m)?\d+[.,]\d+s?\s*$|\b[Tt]ime to \w+\b.{0,20}\d",
     r"^\s*(?:[GM]?FLOP\w*(?:/s)?|Mop/s total|[MG]B/s)\b.*\d",

@@ -45,7 +45,9 @@ def as_json(file: str, explanation: Explanation) -> str:
 
 
 def _success(success: Success | None) -> Json | None:
-    return success and {"proof": success.proof.value, "line": success.line, "quote": success.quote}
+    if success is None:
+        return None
+    return {"proof": success.proof.value, "line": success.line, "quote": success.quote}
 
 
 def _signature(signature: Signature | None) -> Json:
