@@ -143,7 +143,7 @@ def scan_log(
     ]
     subscriptions += [_proof_subscription(proof)] if proof else []
     subscriptions += [adapter.subscription for adapter in adapters]
-    scan = Scan(subscriptions, DEBUG_NOISE)
+    scan = Scan(subscriptions, DEBUG_NOISE, whole=proof is not None)
     scan.file(path)
     for adapter in adapters:
         adapter.finish()

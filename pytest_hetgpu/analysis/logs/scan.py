@@ -5,6 +5,7 @@ A log is bytes: NULs, broken UTF-8, carriage returns and endless lines are ordin
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -13,6 +14,7 @@ from pathlib import Path
 from pytest_hetgpu.analysis.logs.colours import ColouredBlock, without_colours
 from pytest_hetgpu.analysis.logs.lines import parse_line
 from pytest_hetgpu.analysis.logs.noise_filter import NoiseFilter
+from pytest_hetgpu.analysis.logs.repeats import LEAST_SIZE, TAIL, Repeats
 from pytest_hetgpu.extensions.signatures.base import LogLine
 from pytest_hetgpu.model.multi_pattern import MultiPatternMatcher
 
@@ -23,6 +25,7 @@ LONGEST_TAIL_LINE = 1000
 TAIL_BYTES = 1 << 18
 HEAD_BYTES = 1 << 17
 _MOST_BETWEEN = 100
+_MOST_IN_FULL = 64
 _MOST_KNOWN = 10_000
 _LINE_FEED = 10
 
@@ -62,10 +65,12 @@ class Scan:
     """Scan that feeds subscriptions; `head` and `tail` keep the first and last lines, `lines` counts all.
 
     A line with one of the words `noise` is passed to no subscription. A long block of such lines also ends every
-    context.
+    context. Unless `whole` is set, a large log is read without most of its repeated lines (`repeats`).
     """
 
-    def __init__(self, subscriptions: Sequence[Subscription], noise: Sequence[bytes] = ()) -> None:
+    def __init__(
+        self, subscriptions: Sequence[Subscription], noise: Sequence[bytes] = (), *, whole: bool = True
+    ) -> None:
         self._subscriptions = subscriptions
         self._noise = NoiseFilter(noise)
         self._index = _index(tuple(tuple(one.triggers) for one in subscriptions), tuple(noise))
@@ -73,6 +78,9 @@ class Scan:
         # Indexes of subscriptions that wait for more lines.
         self._pending: set[int] = set()
         self._passed = 0
+        self._given = 0
+        self._left = 0
+        self._repeats = None if whole else Repeats(lambda line: bool(self._hit(self._matcher.find_all(line))))
         self._number = 1
         self._head = b""
         self._tail = b""
@@ -101,6 +109,9 @@ class Scan:
         except FileNotFoundError:
             return
         with log:
+            self._left = os.fstat(log.fileno()).st_size
+            if self._repeats is not None and self._left < LEAST_SIZE:
+                self._repeats = None
             rest = b""
             while chunk := log.read(CHUNK):
                 rest = self._lines(rest, chunk)
@@ -118,31 +129,54 @@ class Scan:
         return chunk[end:]
 
     def _block(self, given: bytes) -> None:
-        coloured, at, flood = ColouredBlock(given), 0, False
+        self._left -= len(given)
+        coloured = ColouredBlock(given)
         block = coloured.plain
-        while at < len(block):
+        at = self._feed(coloured, 0, len(block), _MOST_IN_FULL if self._repeats else None)
+        if at < len(block) and self._repeats:
+            # The last bytes are read in full.
+            full = _line_start(block, at, len(block) - max(0, TAIL - self._left)) if self._left < TAIL else len(block)
+            for start, end in self._repeats.windows(block[:full], at):
+                self._leave_out(block, at, start)
+                at = self._feed(coloured, start, end)
+            self._leave_out(block, at, full)
+            self._feed(coloured, full, len(block))
+        self._tail = block if len(block) >= TAIL_BYTES else (self._tail + block)[-TAIL_BYTES:]
+        if len(self._head) < HEAD_BYTES:
+            self._head += block[: HEAD_BYTES - len(self._head)]
+
+    def _feed(self, coloured: ColouredBlock, at: int, end: int, most: int | None = None) -> int:
+        """Feed the lines between two offsets, at most so many; return the offset of the next."""
+        block, flood, stop = coloured.plain, False, None if most is None else self._given + most
+        while at < end and (stop is None or self._given < stop):
             # After a wanted line more may follow, which need no search.
             if (flood or self._pending) and (after := self._alike(coloured, at)) > at:
                 at = after
                 continue
             if not self._pending:
-                at = self._to_a_hit(block, at)
+                at = self._to_a_hit(block, at, end)
             # A row that is no longer than a line holds none that is cut into pieces.
-            row = self._noise.past(block, at, at + LONGEST_LINE + 1)
+            row = min(end, self._noise.past(block, at, at + LONGEST_LINE + 1)) if at < end else at
             flood = row == at
             if row > at:
                 self._pass_over(block, at, row)
                 at = row
-            elif at < len(block):
+            elif at < end:
                 at = self._one(coloured, at)
-        self._tail = block if len(block) >= TAIL_BYTES else (self._tail + block)[-TAIL_BYTES:]
-        if len(self._head) < HEAD_BYTES:
-            self._head += block[: HEAD_BYTES - len(self._head)]
+        return at
 
-    def _to_a_hit(self, block: bytes, at: int) -> int:
-        """Return the start of the next line that holds a trigger, or the end of the block."""
+    def _leave_out(self, block: bytes, at: int, end: int) -> None:
+        """Count the line ends of repeated lines; no subscription waits for more after them."""
+        if end > at:
+            self._number += block.count(b"\n", at, end)
+            for place in self._pending:
+                self._subscriptions[place].pending = 0
+            self._pending.clear()
+
+    def _to_a_hit(self, block: bytes, at: int, end: int) -> int:
+        """Return the start of the next line before `end` that holds a trigger, or `end`."""
         hit = self._matcher.find_first(block, at)
-        start = len(block) if hit is None else _line_start(block, at, hit)
+        start = end if hit is None else min(end, _line_start(block, at, hit))
         self._number += block.count(b"\n", at, start)
         return start
 
@@ -176,6 +210,7 @@ class Scan:
 
     def _give(self, line: ScannedLine, hit: frozenset[int]) -> None:
         self._passed = 0
+        self._given += 1
         for place in sorted(hit | self._pending) if self._pending else sorted(hit):
             subscription = self._subscriptions[place]
             subscription.pending = subscription.context if place in hit else subscription.pending - 1

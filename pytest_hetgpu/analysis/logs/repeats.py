@@ -1,0 +1,100 @@
+"""Lines of a large log that repeat in all but their numbers: parsers get the first of them, and those around new lines.
+
+A log of thousands of ranks, or of a retry that never ends, holds one message a million times. Its first occurrences have
+all that a parser learns from it. Exit codes, signals and ranks count as new, up to a limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
+
+from pytest_hetgpu.model.lazy_regex import lazy
+
+LEAST_SIZE = 4 << 20
+"""Bytes of a log from which repeated lines are left out; a smaller one is read in full."""
+TAIL = 1 << 16
+"""Last bytes of a log, which are always read in full."""
+
+_FEWEST = 8
+_BEFORE, _AFTER = 30, 30
+_LONGEST = 1000
+_MOST_SHAPES = 20_000
+_MOST_BYTES = 4 << 20
+_MOST_NUMBERS = 1000
+_MOST_ALIKE = 2000
+# A shape has as many bytes as its line: each digit, and each letter of a hexadecimal number, becomes a zero.
+_SHAPE = bytes.maketrans(b"\r123456789abcdef", b"\n" + b"0" * 15)
+# Shapes of `exit code`, `signal`, `status`, `errno`, `rank`: a number that follows them may change the meaning.
+_TELLING = lazy(
+    rb"(?:[Ss]ign0l|[0E]xit(?:00)?|[Ss]t0tus|[0C]o00|[0E]rr(?:no|or)|[Rr]0turn(?:00)?|[Rr]0nk|[Tt]0sk)s?\W{0,3}(0{1,7})\b"
+)
+# Shapes of this package's own records, each of which counts.
+_MARK, _RECORD = b"@h0tgpu:", b'{"t":"'
+
+
+class Repeats:
+    """Filter of repeated lines; `triggered` returns whether a parser wants a line."""
+
+    def __init__(self, triggered: Callable[[bytes], bool]) -> None:
+        self._triggered = triggered
+        self._settled: set[bytes] = set()
+        self._counts: dict[bytes, int] = {}
+        self._numbers: dict[bytes, Sequence[slice]] = {}
+        self._seen: set[tuple[bytes, bytes]] = set()
+        self._bytes = 0
+
+    def windows(self, block: bytes, at: int) -> Iterator[tuple[int, int]]:
+        """Yield the parts of a block, from `at` on, that are to be read: offsets of whole lines, in order."""
+        lines = block[at:].translate(_SHAPE).split(b"\n")
+        new = set(lines) - self._settled
+        if not new:
+            return
+        starts = [at, *accumulate((len(line) + 1 for line in lines), initial=at)][1:]
+        wanted = [
+            place
+            for place, line in enumerate(lines)
+            if line in new and self._take(line, block, starts[place])
+        ]
+        first = last = -1
+        for place in wanted:
+            if place - _BEFORE > last:
+                if last >= 0:
+                    yield starts[first], min(starts[last], len(block))
+                first = max(0, place - _BEFORE)
+            last = min(len(lines), place + _AFTER + 1)
+        if last >= 0:
+            yield starts[first], min(starts[last], len(block))
+
+    def _take(self, shape: bytes, block: bytes, start: int) -> bool:
+        """Return whether a line of a shape that is not settled is to be read; count it."""
+        raw = block[start : start + len(shape)]
+        if len(shape) > _LONGEST or _MARK in shape or _RECORD in shape:
+            return self._triggered(raw)
+        count = self._counts.get(shape, 0) + 1
+        if count == 1:
+            self._bytes += 2 * len(shape)
+            if len(self._counts) > _MOST_SHAPES or self._bytes > _MOST_BYTES:
+                self._forget(len(shape))
+            self._numbers[shape] = [slice(*found.span(1)) for found in _TELLING.finditer(shape)]
+        self._counts[shape] = count
+        if count <= _FEWEST:
+            wanted = self._triggered(raw)
+        else:
+            wanted = self._is_new_number(shape, raw)
+        if count >= (_MOST_ALIKE if self._numbers[shape] and len(self._seen) < _MOST_NUMBERS else _FEWEST):
+            self._settled.add(shape)
+        return wanted
+
+    def _is_new_number(self, shape: bytes, raw: bytes) -> bool:
+        key = shape, b" ".join(raw[part] for part in self._numbers[shape])
+        if key in self._seen or len(self._seen) >= _MOST_NUMBERS:
+            return False
+        self._seen.add(key)
+        return self._triggered(raw)
+
+    def _forget(self, size: int) -> None:
+        self._settled.clear()
+        self._counts.clear()
+        self._numbers.clear()
+        self._bytes = 2 * size
