@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pytest_hetgpu.analysis.logs.lines import strip_controls
+from pytest_hetgpu.analysis.logs.log_facts import log_facts, separate
 from pytest_hetgpu.analysis.logs.parse import ScanResult, failures, scan_log
 from pytest_hetgpu.analysis.logs.program_lines import is_program_running
 from pytest_hetgpu.analysis.logs.text_search import find_texts, read_lines
@@ -51,7 +52,9 @@ def explain(log: Path, knowledge: KnownFailures) -> Explanation:
     if not found:
         return common
     words = replace(found[0], primary_line=strip_controls(found[0].primary_line))
-    known = knowledge.known_causes(words, texts, result.versions, others=found[1:])
+    wanted = knowledge.facts_in_question(words, texts, found[1:])
+    facts = {**log_facts(log, wanted), **separate(result.versions)}
+    known = knowledge.known_causes(words, texts, facts, others=found[1:])
     return replace(common, signature=found[0], others=found[1:], known=known)
 
 

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from pytest_hetgpu.analysis.cell_facts import cell_facts
 from pytest_hetgpu.analysis.judges import expectation, speed
 from pytest_hetgpu.analysis.judges.base import FinishedRun, Judge, Precedence, RatedFinding, unavailable
 from pytest_hetgpu.analysis.judges.communicator import CommunicatorJudge
@@ -105,8 +106,9 @@ def _known(
 
         knowledge = shipped()
     present = find_texts(output, knowledge.texts)
-    facts = {**job.demand.facts, **evidence.facts}
     others = _others(evidence, signature)
+    wanted = knowledge.facts_in_question(signature, present, others)
+    facts = cell_facts(job, evidence, output, wanted) if wanted else {}
     return knowledge.known_causes(signature, present, facts, job.demand.capabilities, others)
 
 
