@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from pytest_hetgpu.analysis.cell_facts import cell_facts
 from pytest_hetgpu.analysis.judges import expectation, speed
 from pytest_hetgpu.analysis.judges.base import FinishedRun, Judge, Precedence, RatedFinding, unavailable
 from pytest_hetgpu.analysis.judges.communicator import CommunicatorJudge
@@ -105,6 +104,8 @@ def _known(
         from pytest_hetgpu.config.known_failures.load import known_failures as shipped
 
         knowledge = shipped()
+    from pytest_hetgpu.analysis.cell_facts import cell_facts
+
     present = find_texts(output, knowledge.texts)
     others = _others(evidence, signature)
     wanted = knowledge.facts_in_question(signature, present, others)

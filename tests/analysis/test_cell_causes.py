@@ -32,7 +32,8 @@ def cell(
 
 def known(of: Job, log: Path = LOG) -> dict[str, KnownFailure]:
     outcome = judge_output(of, result(returncode=139, output=str(log)))
-    assert outcome.signature and outcome.signature.key == SEGV
+    assert outcome.signature
+    assert outcome.signature.key == SEGV
     return {entry.id: entry for entry in outcome.known}
 
 
@@ -63,7 +64,13 @@ def test_one_node_without_the_setting_is_enough_for_the_cause() -> None:
 
 @pytest.mark.parametrize(
     ("printed", "shown"),
-    [("cuda", True), ("host to rocm", True), ("DEVICE (D) to HOST (H)", True), ("host", False), ("rocm-managed", False)],
+    [
+        ("cuda", True),
+        ("host to rocm", True),
+        ("DEVICE (D) to HOST (H)", True),
+        ("host", False),
+        ("rocm-managed", False),
+    ],
 )
 def test_the_memory_that_a_program_of_others_has(printed: str, shown: bool) -> None:
     external = ExternalProgram(("osu_bw",), "osu", memory=printed, check=False)

@@ -10,7 +10,7 @@
 
 An entry matches a failure if everything in `match` is found. The key matches by glob, a pattern in the quoted line or
 the detail, texts anywhere in the log. It does not match if the log has a further failure of a kind in `unless`. Nor
-does it match if the facts of the run contradict a condition of `when`. If a fact is unknown, the entry is possible only,
+does it match if the facts of the run contradict a condition of `when`. If a fact is unknown, the entry is only possible
 and names what would prove it.
 """
 
