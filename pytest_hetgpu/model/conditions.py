@@ -80,6 +80,7 @@ _MEANINGS = {
     },
     "large_bar": {"no": "a GPU has no Large BAR, as `hetgpu doctor` or `lspci -vv` shows"},
     "fabric": {"slingshot": "the network is Slingshot", "efa": "the network is EFA"},
+    "program": {"torch": "the program uses PyTorch"},
     "launcher": {"srun": "the ranks were started by srun"},
 }
 

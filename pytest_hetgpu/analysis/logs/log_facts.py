@@ -8,10 +8,10 @@ from pathlib import Path
 from pytest_hetgpu.analysis.logs.text_search import find_texts
 
 # Names of components and libraries: UCX's src/uct/cuda and src/uct/rocm, the CUDA driver, HIP and the ROCr runtime.
-_CUDA = ("cuda_copy", "cuda_ipc", "gdr_copy", "libuct_cuda", "libcuda.so", "libcudart", "cuCtxGetDevice", "NVIDIA")
+_CUDA = ("cuda_copy", "cuda_ipc", "gdr_copy", "libuct_cuda", "libcuda.so", "libcudart", "cuCtxGetDevice")
 _ROCM = ("rocm_copy", "rocm_ipc", "libuct_rocm", "libamdhip64", "libhsa-runtime64", "libmca_accelerator_rocm", "ROCm")
 # PyTorch names devices of both vendors `cuda`.
-_GPU = ("GPU", "device='cuda", "device cuda:", "cuda:0", *_CUDA, *_ROCM)
+_GPU = ("GPU", "NCCL INFO", "device='cuda", "device cuda:", "cuda:0", *_CUDA, *_ROCM)
 
 TEXTS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "memory": {"device": _GPU, "cuda": _CUDA, "rocm": _ROCM},
