@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pytest_hetgpu.analysis.logs.lines import strip_controls
+from pytest_hetgpu.analysis.logs.log_facts import log_facts, separate
 from pytest_hetgpu.analysis.logs.parse import ScanResult, course, failures, scan_log
 from pytest_hetgpu.analysis.logs.program_lines import is_program_running
 from pytest_hetgpu.analysis.logs.success import Proof, Success
@@ -60,7 +61,9 @@ def explain(log: Path, knowledge: KnownFailures) -> Explanation:
         decision = conclude(course(log, result), running=_is_run(result), survived=bool(over))
         return replace(common, outcome=decision.kind, success=decision.success, missing=decision.missing)
     words = replace(found[0], primary_line=strip_controls(found[0].primary_line))
-    known = knowledge.known_causes(words, texts, result.versions, others=found[1:])
+    wanted = knowledge.facts_in_question(words, texts, found[1:])
+    facts = {**log_facts(log, wanted), **separate(result.versions)}
+    known = knowledge.known_causes(words, texts, facts, others=found[1:])
     return replace(common, outcome=found[0].kind, signature=found[0], others=found[1:], known=known)
 
 

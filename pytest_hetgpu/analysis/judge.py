@@ -104,9 +104,12 @@ def _known(
         from pytest_hetgpu.config.known_failures.load import known_failures as shipped
 
         knowledge = shipped()
+    from pytest_hetgpu.analysis.cell_facts import cell_facts
+
     present = find_texts(output, knowledge.texts)
-    facts = {**job.demand.facts, **evidence.facts}
     others = _others(evidence, signature)
+    wanted = knowledge.facts_in_question(signature, present, others)
+    facts = cell_facts(job, evidence, output, wanted) if wanted else {}
     return knowledge.known_causes(signature, present, facts, job.demand.capabilities, others)
 
 

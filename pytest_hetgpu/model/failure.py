@@ -33,7 +33,7 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One line of an expectation's `when`: a fact's name and its required value (`<1.18`, or a plain word)."""
+    """One line of `when`: a fact's name and its required value (`<1.18`, a glob, `a|b`, `not a`)."""
 
     fact: str
     wanted: str
@@ -47,6 +47,7 @@ class KnownFailure:
         settings: the `env` and `mca` settings that fix it, if settings do.
         status: established (maintainers or documentation confirm it), reported (a workaround is confirmed), or
             plausible.
+        unproven: what would prove that the cause fits this run; empty if it is proven, or needs no proof.
 
     """
 
@@ -58,6 +59,12 @@ class KnownFailure:
     links: tuple[str, ...] = ()
     status: str = "established"
     fixed_in: str | None = None
+    unproven: tuple[str, ...] = ()
+
+    @property
+    def certainty(self) -> str:
+        """Return `possible` if it is unproven in this run, else its status."""
+        return "possible" if self.unproven else self.status
 
     @property
     def url(self) -> str | None:

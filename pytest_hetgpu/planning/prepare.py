@@ -13,7 +13,10 @@ from pytest_hetgpu.planning.references import Thresholds, merged
 #: Versions that an expectation may name. The versions that the run itself prints take precedence.
 _VERSIONS = ("openmpi", "mpich", "ucx", "ucc", "libfabric", "cuda.driver", "rocm.version", "nccl", "rccl", "torch")
 #: Capabilities, each with the fact and the value that prove it.
-_CAPABILITIES: Mapping[str, tuple[str, str]] = {"no-large-bar": ("large_bar.rocm", "no")}
+_CAPABILITIES: Mapping[str, tuple[str, str]] = {
+    "no-large-bar": ("large_bar.rocm", "no"),
+    "rocm-large-bar": ("large_bar.rocm", "yes"),
+}
 
 
 def with_facts(job: Job, seen: Mapping[int, Environment]) -> Job:

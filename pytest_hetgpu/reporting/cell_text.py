@@ -101,11 +101,19 @@ def brief_lines(record: CellRecord, rerun: Rerun) -> Iterator[str]:
     yield f"run again: {format_rerun(record, rerun)}"
 
 
+def label_known(entry: KnownFailure) -> str:
+    """Return `known`, `known (reported)`, or `possible` if the run leaves open whether the cause fits."""
+    if entry.unproven:
+        return entry.certainty
+    return "known" if entry.status == "established" else f"known ({entry.status})"
+
+
 def known_failure_lines(known: Sequence[KnownFailure]) -> Iterator[str]:
-    """Yield lines on each known failure: cause, fix, settings, link."""
+    """Yield lines on each known failure: cause, missing proof, fix, settings, link."""
     for entry in known:
-        sure = "" if entry.status == "established" else f" ({entry.status})"
-        yield f"known{sure}: {entry.title} [{entry.id}]: {entry.cause}"
+        yield f"{label_known(entry)}: {entry.title} [{entry.id}]: {entry.cause}"
+        if entry.unproven:
+            yield f"  proven if {' and '.join(entry.unproven)}"
         settings = " ".join(entry.typed)
         if entry.fix or settings:
             yield f"  cure: {' '.join(filter(None, (entry.fix, settings)))}"

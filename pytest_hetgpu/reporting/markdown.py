@@ -22,6 +22,7 @@ from pytest_hetgpu.reporting.cell_text import (
     describe_expectation,
     display_kind,
     format_rerun,
+    label_known,
 )
 from pytest_hetgpu.reporting.grid import Grid, carrier_lines, grids
 from pytest_hetgpu.store.cells import CellRecord, RunRecord, format_utc
@@ -229,8 +230,10 @@ def _has_stacks(outcome: Outcome) -> bool:
 def _known_failure_lines(known: Iterable[KnownFailure]) -> Iterator[str]:
     """Yield lines on each known failure."""
     for entry in known:
-        sure = "" if entry.status == "established" else f" ({entry.status})"
-        yield f"- known{sure}, {code(entry.id)}: {escape_markdown(entry.title)}. {escape_markdown(entry.cause)}"
+        label = label_known(entry)
+        yield f"- {label}, {code(entry.id)}: {escape_markdown(entry.title)}. {escape_markdown(entry.cause)}"
+        if entry.unproven:
+            yield f"  - proven if {escape_markdown(' and '.join(entry.unproven))}"
         settings = " ".join(code(setting) for setting in entry.typed)
         if entry.fix or settings:
             yield f"  - cure: {' '.join(filter(None, (escape_markdown(entry.fix), settings)))}"

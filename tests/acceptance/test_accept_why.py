@@ -15,7 +15,9 @@ Latest = Callable[[], Path]
 Run = Callable[..., pytest.RunResult]
 
 CELL = "two-ob1-tcp-allreduce-crash"
+GPU_CAUSE = "ucx-gpu-pointer-taken-for-host"
 EXPECT = "expect:\n  - {where: {how: crash}, known: KNOWN}\n"
+CRASHES = "expect:\n  - {where: {how: crash}, outcome: crash}\n"
 OURS = """\
 - id: ours
   title: the stand-in crashes
@@ -24,32 +26,51 @@ OURS = """\
   fix: {env: {BEHAVE: good}}
   links: [https://example.org/4711]
 """
+WHEN = "  when: {rack: r7}\n  cause"
 
 
 def test_what_is_known_and_what_became_of_each_rank(
-    run_pytest: Run, matrix: Write, latest: Latest, mode: tuple[str, ...]
+    run_pytest: Run, matrix: Write, latest: Latest, pytester: pytest.Pytester, mode: tuple[str, ...]
 ) -> None:
+    pytester.path.joinpath("ours.yaml").write_text(OURS + OURS.replace("ours", "maybe").replace("  cause", WHEN))
     matrix(["crash"])
-    done = run_pytest("--hetgpu-matrix", "demo.yaml", *mode)
+    done = run_pytest("--hetgpu-matrix", "demo.yaml", "--hetgpu-knowledge", "ours.yaml", *mode)
     assert done.ret == 1
-    known = "known: a GPU buffer is sent by a transport for host memory [[]ucx-gpu-pointer-taken-for-host]"
+    known = "known: the stand-in crashes [[]ours]: it was told to"
+    done.stdout.fnmatch_lines(["*possible: the stand-in crashes [[]maybe]: it was told to", "*  proven if rack: r7"])
     done.stdout.fnmatch_lines(["*ranks: rank 0 crashed (SIGSEGV), rank 1 was stopped", f"*{known}*"])
     summary = (latest() / "summary.md").read_text()
     assert "- ranks: rank 0 crashed (SIGSEGV), rank 1 was stopped" in summary
-    assert "- known, `ucx-gpu-pointer-taken-for-host`: " in summary
+    assert "- known, `ours`: " in summary
+    assert "- possible, `maybe`: " in summary
     junit = (latest() / "junit.xml").read_text()
-    assert 'name="known" value="ucx-gpu-pointer-taken-for-host"' in junit
+    assert 'name="known" value="ours"' in junit
+    assert 'name="possible" value="maybe"' in junit
     assert 'name="ranks" value="rank 0 crashed (SIGSEGV), rank 1 was stopped"' in junit
 
 
-def test_an_expectation_may_name_what_is_known(
-    run_pytest: Run, matrix: Write, latest: Latest, mode: tuple[str, ...]
-) -> None:
-    matrix(["good", "crash"], EXPECT.replace("KNOWN", "ucx-gpu-pointer-taken-for-host"))
-    done = run_pytest("--hetgpu-matrix", "demo.yaml", *mode)
+def test_an_expectation_may_name_what_is_known(run_pytest: Run, matrix: Write, pytester: pytest.Pytester) -> None:
+    pytester.path.joinpath("ours.yaml").write_text(OURS)
+    matrix(["good", "crash"], EXPECT.replace("KNOWN", "ours"))
+    done = run_pytest("--hetgpu-matrix", "demo.yaml", "--hetgpu-knowledge", "ours.yaml")
     assert done.ret == 0
     done.assert_outcomes(passed=1, xfailed=1)
-    assert "https://openucx.readthedocs.io/en/master/faq.html" in (latest() / "summary.md").read_text()
+
+
+def test_a_cause_in_gpu_memory_is_nowhere_for_a_cell_of_host_memory(
+    run_pytest: Run, matrix: Write, latest: Latest
+) -> None:
+    matrix(["crash"])
+    done = run_pytest("--hetgpu-matrix", "demo.yaml")
+    assert done.ret == 1
+    assert GPU_CAUSE not in done.stdout.str()
+    texts = [path.read_text() for path in latest().rglob("*") if path.suffix in (".md", ".xml", ".html", ".jsonl")]
+    assert len(texts) > 3
+    assert not any(GPU_CAUSE in text for text in texts)
+    matrix(["crash"], EXPECT.replace("KNOWN", GPU_CAUSE))
+    done = run_pytest("--hetgpu-matrix", "demo.yaml")
+    assert done.ret == 1
+    done.stdout.fnmatch_lines([f"*crash (changed): expected {GPU_CAUSE}, got crash SIGSEGV@libuct.so!*"])
 
 
 def test_another_failure_than_the_known_one_is_changed(run_pytest: Run, matrix: Write) -> None:
@@ -105,7 +126,7 @@ def test_a_failed_cell_is_run_once_more_with_debug_output(
 
 
 def test_what_is_expected_is_not_run_again(run_pytest: Run, matrix: Write, latest: Latest) -> None:
-    matrix(["crash"], EXPECT.replace("KNOWN", "ucx-gpu-pointer-taken-for-host"))
+    matrix(["crash"], CRASHES)
     done = run_pytest("--hetgpu-matrix", "demo.yaml", "--hetgpu-debug-rerun")
     assert done.ret == 0
     assert not list(latest().glob("scenarios/*/debug"))

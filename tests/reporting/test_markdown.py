@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pytest_hetgpu.model.failure import KnownFailure
 from pytest_hetgpu.model.outcome import Outcome
 from pytest_hetgpu.reporting import markdown
 from pytest_hetgpu.store.cells import CellRecord, RunRecord
@@ -93,6 +94,15 @@ def test_a_broken_expectation_is_shown_beside_what_was_found(title: str) -> None
 
 def test_a_known_failure_has_its_link() -> None:
     assert f"- issue: <{ISSUE}>" in section(render(*ALL), "Known failure: 1")
+
+
+def test_a_possible_cause_names_what_would_prove_it() -> None:
+    sure = KnownFailure("sure", "no Large BAR", "The CPU copies.")
+    maybe = replace(sure, id="maybe", unproven=("memory: device", "large_bar: no"))
+    text = render(cell("a-b-c", replace(CRASHED, known=(sure, maybe))))
+    assert "- known, `sure`: no Large BAR. The CPU copies." in text
+    assert "- possible, `maybe`: no Large BAR. The CPU copies." in text
+    assert text.count("  - proven if memory: device and large") == 1
 
 
 def test_skips_are_grouped_by_reason() -> None:

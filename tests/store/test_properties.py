@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_hetgpu.model.failure import Signature
+from pytest_hetgpu.model.failure import KnownFailure, Signature
 from pytest_hetgpu.model.job import Expectation
 from pytest_hetgpu.model.outcome import LinkBandwidth, Outcome
 from pytest_hetgpu.model.records import Measurement, MessagePoint
@@ -52,6 +52,13 @@ def test_round_trip(outcome: Outcome, label: str, matrix: str) -> None:
     assert found.transports == outcome.transports
     assert found.carried == outcome.carried
     assert found.measurements == {item.name: item.value for item in outcome.measurements}
+
+
+def test_possible_causes_are_apart_from_known_ones() -> None:
+    sure = KnownFailure("sure", "title", "cause")
+    both = replace(KNOWN, known=(sure, replace(sure, id="maybe", unproven=("x",))))
+    pairs = dict(to_properties(both, label="c", matrix="m"))
+    assert (pairs["known"], pairs["possible"]) == ("sure", "maybe")
 
 
 def test_names_and_units_are_those_of_the_reports() -> None:

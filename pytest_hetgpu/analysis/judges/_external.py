@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 from pytest_hetgpu.model.external_program import ExternalProgram
@@ -23,6 +24,11 @@ def missing_results(demand: Requirements, foreign: ExternalProgram, told: Progra
     if foreign.check and unverified:
         yield f"{told.tool} verified nothing at {_some(unverified)}"
     yield from (f"{told.tool}: {warning}" for warning in told.benchmark.warnings)
+
+
+def verifies(foreign: ExternalProgram) -> bool:
+    """Return whether its output must show that results are right: by checks, or by its message of success."""
+    return foreign.check or not {"success", "json_success"}.isdisjoint(json.loads(foreign.settings))
 
 
 def wrong_rank_count(foreign: ExternalProgram, told: ProgramOutput) -> BenchmarkRow | None:

@@ -16,13 +16,17 @@ from pytest_hetgpu.analysis.judges.base import (
     lost_interface,
     preempted,
     rank_failed_first,
+    unverified_errors,
 )
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.verdict import Kind
 
 
 class SignatureJudge(Judge):
-    """Names the cause of a run that failed; alarming output of a run that did not fail is ignored."""
+    """Names the cause of a run that failed.
+
+    Alarming output of a run that did not fail is ignored, unless every rank logged an error and no result was verified.
+    """
 
     name = "signature"
 
@@ -30,6 +34,9 @@ class SignatureJudge(Judge):
         found = cause_of(run)
         if found:
             yield self.finding(found.kind, describe(found), _precedence(run, found), found)
+        elif doubt := unverified_errors(run):
+            why = f"exit status 0, but every rank logged an error and no result was verified: {describe(doubt)}"
+            yield self.finding(Kind.UNKNOWN, why, Precedence.INDIRECT, doubt)
 
 
 def describe(signature: Signature) -> str:

@@ -70,6 +70,8 @@ def _entry(entry: KnownFailure) -> Json:
         "links": list(entry.links),
         "status": entry.status,
         "fixed_in": entry.fixed_in,
+        "certainty": entry.certainty,
+        "unproven": list(entry.unproven),
     }
 
 
@@ -134,8 +136,11 @@ def _failure(signature: Signature) -> Iterator[str]:
 
 
 def _known(entry: KnownFailure) -> Iterator[str]:
-    yield from _wrap(f"known ({entry.status}): {entry.title} [{entry.id}]", "  ")
+    label = entry.certainty if entry.unproven else f"known ({entry.status})"
+    yield from _wrap(f"{label}: {entry.title} [{entry.id}]", "  ")
     yield from _wrap(entry.cause, "    ")
+    if entry.unproven:
+        yield from _wrap(f"proven if {' and '.join(entry.unproven)}", "    ")
     if entry.fix:
         yield from _wrap(f"cure: {entry.fix}", "    ")
     yield from (f"      {setting}" for setting in entry.typed)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 from pytest_hetgpu.model.facts import Environment
 from pytest_hetgpu.model.job import Job, Node
 from pytest_hetgpu.model.verdict import Kind
+from pytest_hetgpu.planning.rank_settings import rank_settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ class CheckedJob:
     @classmethod
     def of(cls, job: Job, environments: Mapping[int, Environment]) -> CheckedJob:
         """Make a job with the facts of its nodes. A node that was not inspected has no facts, and gives no warning."""
-        settings = dict(_settings(job))
+        settings = dict(rank_settings(job))
         return cls(
             job,
             tuple(
@@ -127,37 +128,3 @@ def torch_backend(job: Job) -> str:
 def _layers(component: str) -> Iterator[str]:
     """Yield the layers: `ucc/ucp:ucx/tcp` is UCC's layer `ucc/ucp` over `ucx/tcp`."""
     yield from component.split(":")
-
-
-def _settings(job: Job) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield the variables of each node's ranks: of the command, its hardware, and `env K=V` of its context."""
-    contexts = list(_contexts(job.command.argv))
-    ranks, place = 0, 0
-    for node in job.nodes:
-        while place < len(contexts) - 1 and ranks >= contexts[place][0]:
-            ranks, place = ranks - contexts[place][0], place + 1
-        own = contexts[place][1] if contexts else {}
-        ranks += node.ranks
-        yield node.index, {**job.command.env, **node.hardware.env, **own}
-
-
-def _contexts(argv: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield ranks and variables of each context of an MPMD command line."""
-    start = 0
-    for end in (*(place for place, token in enumerate(argv) if token == ":"), len(argv)):  # noqa: S105
-        yield _context(argv[start:end])
-        start = end + 1
-
-
-def _context(tokens: Sequence[str]) -> tuple[int, dict[str, str]]:
-    counts = (tokens[place + 1] for place, token in enumerate(tokens[:-1]) if token in ("-np", "-n"))
-    count = next((int(word) for word in counts if word.isdecimal()), 0)
-    if "env" not in tokens:
-        return count, {}
-    pairs = (token.partition("=") for token in tokens[list(tokens).index("env") + 1 :])
-    variables = {}
-    for name, equals, value in pairs:
-        if not equals or not name.replace("_", "a").isalnum():
-            break
-        variables[name] = value
-    return count, variables

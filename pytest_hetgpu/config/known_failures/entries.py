@@ -10,17 +10,19 @@
 
 An entry matches a failure if everything in `match` is found. The key matches by glob, a pattern in the quoted line or
 the detail, texts anywhere in the log. It does not match if the log has a further failure of a kind in `unless`. Nor
-does it match if a condition of `when` is known to be false.
+does it match if the facts of the run contradict a condition of `when`. If a fact is unknown, the entry is only possible
+and names what would prove it.
 """
 
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from pytest_hetgpu.config.known_failures.patterns import found
-from pytest_hetgpu.model.conditions import matches
+from pytest_hetgpu.model.conditions import KnownFacts, describe_proof, matches, needs_proof
 from pytest_hetgpu.model.failure import Condition, KnownFailure, Signature
 from pytest_hetgpu.model.verdict import Kind
 
@@ -90,6 +92,14 @@ class FailureEntry(NamedTuple):
         """The name by which a matrix may expect it."""
         return self.known.id
 
+    def in_view_of(self, facts: KnownFacts, capabilities: Collection[str] | None) -> KnownFailure | None:
+        """Return the known failure with its unproven conditions; None if a fact contradicts one."""
+        held = [(condition, matches(condition, facts, capabilities)) for condition in self.when]
+        if any(one is False for _, one in held):
+            return None
+        open_ones = [describe_proof(condition) for condition, one in held if one is None and needs_proof(condition)]
+        return replace(self.known, unproven=tuple(open_ones)) if open_ones else self.known
+
 
 class HarmlessText(NamedTuple):
     """An alarming but harmless text, with the first line that contains it and a `quote` of that line."""
@@ -127,24 +137,36 @@ class KnownFailures(NamedTuple):
         self,
         signature: Signature,
         present: Mapping[str, object],
-        facts: Mapping[str, str],
-        capabilities: Iterable[str] = (),
+        facts: KnownFacts,
+        capabilities: Collection[str] | None = None,
         others: Sequence[Signature] = (),
     ) -> tuple[KnownFailure, ...]:
-        """Return the known causes of a failure: best established first, then most specific.
+        """Return the known causes of a failure: proven ones first, then the best established, then the most specific.
 
-        `others` are the further failures in the same log.
+        `facts` are those of the run, `others` the further failures in the same log. None for `capabilities` leaves open
+        which the nodes have.
         """
-        able = frozenset(capabilities)
         fitting = [
-            entry
-            for entry in self.by_id.values()
-            if not entry.harmless
-            and entry.match.matches(signature, present, others)
-            and all(matches(condition, facts, able) is not False for condition in entry.when)
+            (known, entry.match.weight)
+            for entry in self._matching(signature, present, others)
+            if (known := entry.in_view_of(facts, capabilities))
         ]
-        fitting.sort(key=lambda entry: (STATUSES.index(entry.known.status), -entry.match.weight))
-        return tuple(entry.known for entry in fitting)
+        fitting.sort(key=lambda one: (bool(one[0].unproven), STATUSES.index(one[0].status), -one[1]))
+        return tuple(known for known, _ in fitting)
+
+    def facts_in_question(
+        self, signature: Signature, present: Mapping[str, object], others: Sequence[Signature] = ()
+    ) -> frozenset[str]:
+        """Return the names of the facts in the conditions of all entries that match a failure."""
+        entries = self._matching(signature, present, others)
+        return frozenset(condition.fact for entry in entries for condition in entry.when)
+
+    def _matching(
+        self, signature: Signature, present: Mapping[str, object], others: Sequence[Signature]
+    ) -> Iterator[FailureEntry]:
+        for entry in self.by_id.values():
+            if not entry.harmless and entry.match.matches(signature, present, others):
+                yield entry
 
     def harmless_texts_in(self, present: Mapping[str, int]) -> tuple[HarmlessText, ...]:
         """Return the harmless texts of a log."""

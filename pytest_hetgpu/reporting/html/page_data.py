@@ -128,7 +128,8 @@ def _known(entry: KnownFailure) -> dict[str, Any]:
         "cause": one_line(entry.cause, LONGEST_TEXT),
         "fix": one_line(" ".join((entry.fix, *entry.typed)), LONGEST_TEXT),
         "links": [one_line(link, LONGEST_TEXT) for link in entry.links],
-        "status": entry.status,
+        "status": entry.certainty,
+        "unproven": one_line(" and ".join(entry.unproven), LONGEST_TEXT),
     }
 
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from pytest_hetgpu.analysis.judges.base import Judge, Precedence
+from pytest_hetgpu.analysis.judges.base import Judge, Precedence, RatedFinding
 from pytest_hetgpu.analysis.judges.data import DataJudge
 from pytest_hetgpu.analysis.judges.signature import SignatureJudge, describe
 from pytest_hetgpu.analysis.judges.transport import TransportJudge
+from pytest_hetgpu.model.external_program import ExternalProgram
+from pytest_hetgpu.model.failure import Signature
+from pytest_hetgpu.model.outcome import ProgramOutput
+from pytest_hetgpu.model.program_output import BenchmarkResult
 from pytest_hetgpu.model.records import RankExit
 from pytest_hetgpu.model.verdict import Kind
 from tests.analysis.judges.judge_cases import BROKEN, POINTS, SEGV, case, hello, signature
@@ -103,3 +108,45 @@ def test_killed_by_our_own_time_limit_is_no_signature() -> None:
 
 def test_benign_text_cannot_fail_a_clean_run() -> None:
     assert list(SignatureJudge().evaluate(case(signatures=(signature(), UNAVAILABLE, RAISED)))) == []
+
+
+UNCHECKED = ExternalProgram(("./app",), "command", check=False)
+ASSURED = ExternalProgram(("./app",), "command", settings='{"success":"Done"}', check=False)
+CHECKED = ExternalProgram(("osu_bw",), "osu")
+REGISTERED = signature(Kind.ERROR, "Cannot-allocate-memory@ibv_reg_mr", ranks=(0, 1))
+
+
+def exited(external: ExternalProgram | None, *signatures: Signature, **run: Any) -> list[RatedFinding]:
+    """Return the findings about a run of so many required points as its program verifies."""
+    program = ProgramOutput(BenchmarkResult("app"), "app") if external else None
+    demand = {"external": external, "points": ()} if external else {"external": None}
+    return list(SignatureJudge().evaluate(case(demand, run, signatures=signatures, program=program)))
+
+
+def test_errors_on_every_rank_of_a_run_that_verified_nothing_are_no_pass() -> None:
+    (rated,) = exited(UNCHECKED, REGISTERED)
+    assert (rated.finding.kind, rated.precedence) == (Kind.UNKNOWN, Precedence.INDIRECT)
+    assert rated.finding.signature == REGISTERED
+    assert rated.finding.why == (
+        "exit status 0, but every rank logged an error and no result was verified: "
+        "Cannot-allocate-memory@ibv_reg_mr on ranks 0, 1: the line (line 7)"
+    )
+
+
+def test_different_errors_may_be_those_of_every_rank() -> None:
+    one, other = (replace(REGISTERED, key=f"{rank}@x", ranks=(rank,)) for rank in range(2))
+    assert exited(UNCHECKED, one) == []
+    assert [rated.finding.signature for rated in exited(UNCHECKED, one, other)] == [one]
+
+
+@pytest.mark.parametrize("external", [None, CHECKED, ASSURED])
+def test_errors_of_a_run_with_verified_results_do_not_matter(external: ExternalProgram | None) -> None:
+    assert exited(external, REGISTERED) == []
+
+
+def test_the_only_rank_is_every_rank() -> None:
+    nameless = replace(REGISTERED, ranks=())
+    assert exited(UNCHECKED, nameless) == []
+    program = ProgramOutput(BenchmarkResult("app"), "app")
+    lone = case({"external": UNCHECKED, "points": (), "ranks": 1}, signatures=(nameless,), program=program)
+    assert [rated.finding.kind for rated in SignatureJudge().evaluate(lone)] == [Kind.UNKNOWN]

@@ -26,6 +26,8 @@ def test_the_fields_that_are_promised() -> None:
     assert (found["function"], found["entry_point"]) == ("uct_tcp_ep_am_short", "MPI_Send")
     assert found["known"][0].keys() >= {"id", "cause", "fix", "url"}
     assert found["known"][0]["id"] == "ucx-gpu-pointer-taken-for-host"
+    assert (found["known"][0]["status"], found["known"][0]["certainty"]) == ("established", "possible")
+    assert found["known"][0]["unproven"] == ["its buffers are in GPU memory (memory: device)"]
 
 
 def test_of_a_good_run_all_fields_are_there_and_none_is_filled() -> None:
@@ -43,7 +45,8 @@ def test_the_words_for_a_person() -> None:
     first, *rest = text.split("\n")
     assert first == "a.log: crash SIGSEGV@libuct.so!uct_tcp_ep_am_short"
     assert rest[0].startswith("  line ")
-    assert "  known (established): a GPU buffer is sent by a transport for host memory" in text
+    assert "  possible: a GPU buffer is sent by a transport for host memory" in text
+    assert "    proven if its buffers are in GPU memory (memory: device)" in text
     assert "https://github.com/openucx/ucx/issues/3776" in text
     assert max(map(len, rest[1:])) <= 120
 

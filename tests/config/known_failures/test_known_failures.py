@@ -28,6 +28,7 @@ LOGS = {
         "invalid permissions for mapped object at address 0x7f3",
         "/usr/lib/libuct_rocm.so.0(uct_rocm_copy_ep_get_short+0x5b)",
     ),
+    "ucx-no-large-bar-bare": CAUGHT.format("invalid permissions for mapped object at address 0x7f3"),
     "ucx-owner-thread": "[n1:7  :0:8]  tag_send.c:248  Assertion `ucs_async_check_owner_thread(&(ep->worker)->async)' failed",
     "ucx-two-threads": "[n1:7  :0:8]  ucp_worker.c:2000 Assertion `worker->inprogress++ == 0' failed",
     "ucx-no-cuda-context": f"{UCX}cuCtxGetDevice(&cu_device) is failed. ret:invalid device context\n"
@@ -94,6 +95,8 @@ LOGS = {
     + ENDED,
     "ofi-nccl-no-vni": "n1:7:9 [0] x.c:1 NCCL WARN NET/OFI Couldn't open a fabric access domain. RC: -38, ERROR: Function not implemented\n"
     + ENDED,
+    "ofi-nccl-host-libraries": "libfabric:7:1::cxi:domain:cxip_domain_enable():1<warn> Failed to find valid default rgroup and vni for cxi0\nn1:7:9 [0] x.c:1 NCCL WARN NET/OFI Couldn't open a fabric access domain. RC: -38, ERROR: Function not implemented\n"
+    + ENDED,
     "pals-no-vni": "n1: start failed on n1: No VNIs available in internal allocator",
     "ucx-frozen": crash("address not mapped to object at address 0x18", "./app(f+0x1)")
     + "\n[n1:7  :0:7] Process frozen...",
@@ -116,6 +119,15 @@ LOGS = {
     "killed-from-outside": "mpirun noticed that process rank 1 with PID 0 on node n1 exited on signal 9 (Killed).",
     "ucx-rendezvous-key-versions": f"{UCX}failed to unpack remote key from remote md[0]: Unsupported operation\n{ENDED}",
 }
+# Facts that the log of a failure leaves open, and a line that proves them.
+OPEN = {
+    "ucx-gpu-pointer-taken-for-host": ("device", "using device cuda:0"),
+    "openmpi-nbc-device-memory": ("device", "rank 0 has a GPU"),
+    "ofi-nccl-security-group": ("efa", "NET/OFI Selected provider is efa, fabric is efa"),
+    "ofi-nccl-no-vni": ("slingshot", "NET/OFI Selected provider is cxi, fabric is cxi on cxi0"),
+    "nccl-watchdog-slingshot": ("slingshot", "NCCL_SOCKET_IFNAME set to hsn0"),
+    "cray-nic-policy": ("torch", "import torch"),
+}
 NOISE = {
     "openmpi-cma-forbidden": "[n1:00852] Read -1, expected 33554432, errno = 1",
     "torch-ipv6-noise": "[W1120 12:00:00 socket.cpp:464] [c10d] The IPv6 network addresses of (n1, 29500) cannot be retrieved (gai error: -2 - Name or service not known).",
@@ -132,6 +144,34 @@ def test_the_failure_is_known(tmp_path: Path, name: str) -> None:
     found = explain(log, known_failures())
     assert found.signature, found.outcome
     assert name in [known.id for known in found.known], (found.signature.key, found.signature.primary_line)
+
+
+@pytest.mark.parametrize("name", OPEN)
+def test_a_cause_that_the_log_does_not_prove_is_possible(tmp_path: Path, name: str) -> None:
+    log, (wanted, proof) = tmp_path / "a.log", OPEN[name]
+    log.write_text(f"rank 0: starting\n{LOGS[name]}\n")
+    (possible,) = [known for known in explain(log, known_failures()).known if known.id == name]
+    assert possible.certainty == "possible"
+    assert any(wanted in fact for fact in possible.unproven)
+    log.write_text(f"{proof}\n{LOGS[name]}\n")
+    (proven,) = [known for known in explain(log, known_failures()).known if known.id == name]
+    assert (proven.certainty, proven.unproven) == (proven.status, ())
+
+
+def test_a_crash_without_a_stack_may_come_from_a_small_bar(tmp_path: Path) -> None:
+    log = tmp_path / "a.log"
+    log.write_text(LOGS["ucx-no-large-bar-bare"])
+    (possible,) = explain(log, known_failures()).known
+    assert [fact.rpartition(" (")[2] for fact in possible.unproven] == ["memory: rocm)", "large_bar: no)"]
+
+
+def test_a_domain_that_cannot_be_opened_on_slingshot_has_two_remedies(tmp_path: Path) -> None:
+    log = tmp_path / "a.log"
+    log.write_text(LOGS["ofi-nccl-host-libraries"])
+    found = {known.id: known for known in explain(log, known_failures()).known}
+    assert found.keys() == {"ofi-nccl-no-vni", "ofi-nccl-host-libraries"}
+    assert "VNI" in found["ofi-nccl-no-vni"].fix
+    assert "Bind the host's libfabric and libcxi" in found["ofi-nccl-host-libraries"].fix
 
 
 @pytest.mark.parametrize("name", NOISE)

@@ -111,6 +111,13 @@ def test_other_cells_known_causes_and_links(tmp_path: Path) -> None:
     assert text.count(ISSUE) == 1
 
 
+def test_a_possible_cause_names_what_would_prove_it(tmp_path: Path) -> None:
+    open_one = replace(CAUSE, unproven=("its buffers are in GPU memory (memory: device)",))
+    text = told(tmp_path, cell("mixed-ucx-allreduce", replace(KNOWN, known=(open_one,), signature=SIGNED)))
+    assert "A possible cause, proven if its buffers are in GPU memory (memory: device): no Large BAR. The CPU" in text
+    assert "What is known of it" not in text
+
+
 def test_it_says_what_the_job_does_to_somebody_who_knows_nothing_of_us(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
     argv = ("mpirun", "env", "UCX_TLS=tcp", "python3", "/tmp/hetgpu-0a1b2c3d/programs/guarded_send.py", "--sizes", "64")

@@ -12,7 +12,8 @@ function excerptOf(cell) {
 }
 function knownOf(cell) {
   return (cell.known || []).map((one) => h("div", { class: "cause" },
-    h("h3", {}, `Known${one.status === "established" ? "" : ` (${one.status})`}: ${one.title}`), h("p", {}, one.cause),
+    h("h3", {}, `${one.unproven ? "Possible" : `Known${one.status === "established" ? "" : ` (${one.status})`}`}: ${one.title}`),
+    h("p", {}, one.cause), one.unproven ? h("p", {}, h("b", {}, "Proven if "), one.unproven) : null,
     one.fix ? h("p", {}, h("b", {}, "Cure: "), one.fix) : null, (one.links || []).map((to) => h("p", {}, link(to)))));
 }
 function ranksOf(cell) {
