@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pytest_hetgpu.analysis.logs.outline import Outline, progress_between
 from pytest_hetgpu.analysis.logs.success import Proof, Success
 from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, Priority
+from pytest_hetgpu.model.lazy_regex import lazy
 from pytest_hetgpu.model.verdict import Kind
 
 Reader = Callable[[int, int], Sequence[LogLine]]
@@ -19,6 +20,10 @@ Reader = Callable[[int, int], Sequence[LogLine]]
 
 _MOST_ASKED = 24
 _NEAR = 40
+_LONG_BEFORE = 1000
+# A launcher's words for the end of the other ranks (flux-shell's doom plugin).
+_DOOM = ("doom-", "rank-exited-and-exit-timeout")
+_BY_SIGNAL = lazy(r"\bkilled \(SIG(?:TERM|INT|HUP|KILL)\)")
 _APART = 5
 # A program's own exception about a communicator that is lost.
 _LAST_WORDS = "aborted@"
@@ -75,9 +80,20 @@ def _parted(
 
 def explained(matches: Sequence[FailureMatch], course: Course) -> tuple[FailureMatch, ...]:
     """Return the matches with the priority that their place in the run gives them."""
-    for place in (_before_ranks, _after_start, _survived, _logged_before, _under_limit):
+    matches = _one_per_line(matches)
+    for place in (_before_ranks, _after_start, _survived, _logged_before, _under_limit, _of_others, _before_abort):
         matches = place(matches, course)
     return tuple(matches)
+
+
+def _one_per_line(matches: Sequence[FailureMatch]) -> Sequence[FailureMatch]:
+    """Leave out the program's message if another parser has read its line, too."""
+    known = {match.signature.line for match in matches if not _of_program(match)}
+    return [match for match in matches if not _of_program(match) or match.signature.line not in known]
+
+
+def _of_program(match: FailureMatch) -> bool:
+    return not match.fatal and match.signature.key.endswith("@program")
 
 
 def _before_ranks(matches: Sequence[FailureMatch], course: Course) -> Sequence[FailureMatch]:
@@ -143,7 +159,8 @@ def _survived(matches: Sequence[FailureMatch], course: Course) -> Sequence[Failu
 def _logged_before(matches: Sequence[FailureMatch], _: Course) -> Sequence[FailureMatch]:
     """Return what was only logged, some lines before a fatal failure that names its own cause, as a symptom."""
     last = max((match.signature.line for match in matches if match.fatal and _names_cause(match)), default=0)
-    return [_behind(match, last) for match in matches]
+    limit = max((match.signature.line for match in matches if _is_limit(match)), default=0)
+    return [_behind(match, max(last, limit) if match.priority is Priority.CAUSE else last) for match in matches]
 
 
 def _behind(match: FailureMatch, last: int) -> FailureMatch:
@@ -169,7 +186,7 @@ def _under_limit(matches: Sequence[FailureMatch], _: Course) -> Sequence[Failure
 def _follows_limit(match: FailureMatch, line: int) -> bool:
     if _is_limit(match) or match.signature.line < line - _NEAR:
         return False
-    if match.signature.signal in _SENT:
+    if match.signature.signal in _SENT or _BY_SIGNAL.search(match.signature.primary_line):
         return True
     late = match.signature.line > line
     return late and (match.priority >= Priority.EXIT or _of_launcher(match)) and match.signature.kind in _EFFECTS
@@ -178,6 +195,34 @@ def _follows_limit(match: FailureMatch, line: int) -> bool:
 def _of_launcher(match: FailureMatch) -> bool:
     place = match.signature.key.partition("@")[2]
     return any(name in place for name in _LAUNCHERS)
+
+
+def _of_others(matches: Sequence[FailureMatch], _: Course) -> Sequence[FailureMatch]:
+    """Return a launcher's message that it ends the others, because one has ended, as a consequence."""
+    if all(match.signature.key.startswith(_DOOM) for match in matches if match.fatal):
+        return matches
+    return [_consequence(match) if match.signature.key.startswith(_DOOM) else match for match in matches]
+
+
+def _before_abort(matches: Sequence[FailureMatch], _: Course) -> Sequence[FailureMatch]:
+    """Return what a program, or a library in it, reports shortly before it aborts as the reason of that."""
+    first = min((match.signature.line for match in matches if _is_abort(match)), default=None)
+    if first is None:
+        return matches
+    return [
+        replace(match, priority=Priority.RELAYED)
+        if match.priority is Priority.SYMPTOM and 0 < first - match.signature.line < _far(match)
+        else match
+        for match in matches
+    ]
+
+
+def _is_abort(match: FailureMatch) -> bool:
+    return match.priority is Priority.EXIT and match.signature.key.startswith("MPI_Abort")
+
+
+def _far(match: FailureMatch) -> int:
+    return _LONG_BEFORE if match.fatal else _NEAR
 
 
 def _is_limit(match: FailureMatch) -> bool:

@@ -27,7 +27,7 @@ _FIRST = lazy(r"(?i:\b(?:attempt|try|retry|run)\W{0,3}#?[01]\b)")
 _OPTION = lazy(
     r"(?i:re-?tr\w+\s*[=:]|max\w*[ _-]?(?:re-?tr|restart|attempt)|--?\w*(?:retry|restart)|\bretry (?:limit|count))"
 )
-_ABOUT_START = lazy(r"(?i:\b(?:error|fail\w*|abort\w*|launch\w*|unable|attempting|could not|cannot|lost|warn\w*)\b)")
+_ABOUT_START = lazy(r"(?i:\b(?:error|fail\w*|abort\w*|launch\w*|unable|attempting|could not|cannot|lost|warn\w*|exit\w*|fatal)\b)")
 _FRAME = lazy(r'^\s+File "')
 # Open MPI's help texts (opal/util/show_help.c).
 _RULE = lazy(r"^-{50,}\s*$")
@@ -35,12 +35,12 @@ _RULE = lazy(r"^-{50,}\s*$")
 ALARMS = (
     *(b"Traceback (most recent call last)", b" is stuck", b"illing", b"core dumped", b"Process received signal"),
     *(b"Caught signal", b"fatal signal", b"egmentation", b"Aborted", b"terminate called", b"Stack trace"),
-    *(b"ERROR", b"Error:", b"error:", b"FATAL", b"Fatal"),
+    *(b"ERROR", b"Error:", b"error:", b"FATAL", b"Fatal", b"FAILED"),
 )
 _ALARM = lazy(
     r"Traceback \(most recent call last\)|\bis stuck\b|\b[Kk]illing\b|\(core dumped\)|Process received signal"
     r"|Caught signal \d|\bfatal signal\b|\b[Ss]egmentation (?:fault|violation)\b|\bAborted\b"
-    r"|\bterminate called\b|\b[Ss]tack trace\b|\bFATAL\b|^\W{0,3}[Ff]atal\b"
+    r"|\bterminate called\b|\b[Ss]tack trace\b|\bFATAL\b|(?<!0 )\bFAILED\b(?!\W{0,3}0\b)|^\W{0,3}[Ff]atal\b"
 )
 _LEVEL = lazy(r"\b(?:INFO|DEBUG|WARN(?:ING)?|NOTICE)\b")
 _ERROR = lazy(r"(?:^|[\s\[(|:])ERROR(?:[\]:\s|)]|$)|(?:^|\s)[Ee]rror: ")

@@ -44,6 +44,7 @@ _FORMS = {
     Proof.WORDS: lazy("|".join(forms.WORDS)),
     Proof.FINALIZE: lazy("|".join(forms.FINALIZE)),
 }
+_ALL = lazy(forms.ALL)
 _COUNTED = lazy(forms.COUNTED)
 _DENIED = lazy("|".join(forms.DENIED))
 _NO_FAILURES = lazy(forms.NO_FAILURES)
@@ -52,6 +53,8 @@ _NO_FAILURES = lazy(forms.NO_FAILURES)
 def sign_of_success(line: LogLine) -> Success | None:
     """Return the sign in a line, None without one; a line that also reports a failure is none."""
     text = line.text[:_LONGEST]
+    if _ALL.search(text):
+        return Success(Proof.STATUS, line.number, line.quote)
     if _DENIED.search(text) and not _NO_FAILURES.search(text):
         return None
     for proof, form in _FORMS.items():

@@ -49,7 +49,7 @@ WORDS = (
     rf"(?i:\b(?:success(?:fully)?|normally|correctly)\b.{{0,40}}\b(?:{_ENDED}|trained|saved)\b)",
     rf"(?i:\b(?:{_ENDED}|ran|run|shut ?down|saved)\b.{{0,40}}\b(?:success\w*|normally|without errors?)\b)",
     r"(?i:\bnormal (?:termination|end|exit|completion)\b|\bsuccessful completion\b)",
-    r"\bJOB DONE\b|\bGROMACS reminds you\b",
+    r"\bJOB DONE\b|\bGROMACS reminds you\b|^Finished mdrun\b|^wandb: Synced \d|\bshutdown complete\b|\bis done running\b",
     rf"(?i:\b{_WORK}(?: \S+){{0,4}}? (?:is |are |was |has |have )?(?:now )?(?:{_ENDED}|concluded|over)\b(?! with err))",
     # The time taken, and rates, which a program prints last.
     rf"(?i:\b{_CLOCK}[ _-]?(?:wall |run |elapsed |clock |cpu |execution )?time\b.{{0,60}}\d)",
@@ -67,6 +67,8 @@ FINALIZE = (
     r"\bmca_pml_ucx_close\b|\bwaiting for 0 disconnect requests\b|\bNCCL INFO comm \S+ rank .* - Destroy COMPLETE",
     r"\bofi_monitors_cleanup\b|\bcoll finalize: req\b",
 )
+ALL = r'"successful":[1-9]\d*,"failed":0,"canceled":0'
+"""A summary of jobs (`flux job stats`), which is a status though it has the word failed."""
 COUNTED = r"\b100%\|[^|]*\| *(\d+)/(\d+) |(?i:\b(?:epoch|step|iter\w*)\W{1,3}(\d+) ?(?:/|of) ?(\d+)\b)"
 """A count of steps, of which some may be left."""
 
