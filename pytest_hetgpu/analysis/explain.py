@@ -58,7 +58,7 @@ def explain(log: Path, knowledge: KnownFailures) -> Explanation:
         survived=over,
     )
     if not found:
-        decision = conclude(course(log, result), running=_is_run(result), survived=bool(over))
+        decision = conclude(course(log, result), result.matches, running=_is_run(result), survived=bool(over))
         return replace(common, outcome=decision.kind, success=decision.success, missing=decision.missing)
     words = replace(found[0], primary_line=strip_controls(found[0].primary_line))
     wanted = knowledge.facts_in_question(words, texts, found[1:])

@@ -253,22 +253,30 @@ _NO_SIGN = (
 )
 
 
-def conclude(course: Course, *, running: bool, survived: bool = False) -> Conclusion:
-    """Return the conclusion for a log without a failure that counts.
+def conclude(
+    course: Course, logged: Sequence[FailureMatch] = (), *, running: bool, survived: bool = False
+) -> Conclusion:
+    """Return the conclusion for a log without a failure that counts; `logged` are messages that proved none.
 
-    An alarming line after the last sign of success, or errors of most ranks, forbid `passed`. Later exit status 0
-    settles both.
+    An alarming line after the last sign of success, or errors of several ranks, forbid `passed`. A later exit status 0
+    settles them, and so does a sign of success after further progress.
     """
     signs = course.signs
     best = _best(signs)
     if best is None:
         return Conclusion(Kind.UNKNOWN, missing=_NO_SIGN if running else _NO_RUN)
-    alarms = [course.outline.alarm] if course.outline.alarm else []
+    lines = [course.outline.alarm] if course.outline.alarm else []
     if len(course.outline.errors) > 1:
-        alarms += course.outline.errors.values()
-    last = max(alarms, key=lambda line: line.number, default=None)
-    if last is not None and not _settles(signs, last.number, course):
-        return Conclusion(Kind.UNKNOWN, missing=_unread(last))
+        lines += course.outline.errors.values()
+    alarms = [(line.number, line.quote) for line in lines]
+    alarms += [
+        (match.signature.line, match.signature.primary_line)
+        for match in logged
+        if _of_program(match) and match.priority <= Priority.RELAYED
+    ]
+    number, quote = max(alarms, default=(0, ""))
+    if number and not _settles(signs, number, course):
+        return Conclusion(Kind.UNKNOWN, missing=_unread(number, quote))
     if not running and best.proof is Proof.WORDS and not survived:
         return Conclusion(Kind.UNKNOWN, missing=_NO_RUN)
     return Conclusion(Kind.PASSED, best)
@@ -283,10 +291,10 @@ def _best(signs: Sequence[Success]) -> Success | None:
 def _settles(signs: Sequence[Success], line: int, course: Course) -> bool:
     """Return whether a sign after an alarming line settles it: an exit status, or any sign after further progress."""
     after = [sign for sign in signs if sign.line > line]
-    if any(sign.proof in (Proof.STATUS, Proof.TESTS) for sign in after):
+    if any(sign.proof in (Proof.STATUS, Proof.TESTS, Proof.RESULT) for sign in after):
         return True
     return bool(after) and progress_between(course.read, line, course.lines + 1)
 
 
-def _unread(alarm: LogLine) -> str:
-    return f"line {alarm.number} ({alarm.quote[:100]}) looks like a failure. No later exit status 0 settles it"
+def _unread(number: int, quote: str) -> str:
+    return f"line {number} ({quote[:100]}) looks like a failure. No later exit status 0 settles it"
