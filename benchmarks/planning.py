@@ -90,7 +90,7 @@ def measured(cells: int, hosts: int, width: int) -> None:
     ids = [f"test_matrix.py::test_cell[{scenario.label}]" for scenario in suite.scenarios]
     random.seed(1)
     seconds = {(scenario.matrix, scenario.id): random.uniform(1, 9) for scenario in suite.scenarios}
-    made = timed(lambda: tasks(ids, suite.scenarios, nodes_of(suite.documents, suite.inventory), seconds))
+    made = timed(lambda: tasks(ids, suite.scenarios, nodes_of(suite.matrices, suite.inventory), seconds))
     assert isinstance(made, list)
     over = timed(lambda: simulated(made, min(MOST_WORKERS, 2 * hosts // width)))
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

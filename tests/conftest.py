@@ -14,7 +14,7 @@ from typing import NoReturn
 
 import pytest
 
-from pytest_hetgpu.config.matrix.document import Matrix
+from pytest_hetgpu.config.matrix.matrix import Matrix
 from pytest_hetgpu.config.matrix.reader import read
 from pytest_hetgpu.errors import MatrixError
 from pytest_hetgpu.planning.expand import expand

@@ -174,7 +174,7 @@ def find_baseline(
 def select_baseline(given: str, reports: Path, history: Path | None, suite: MatrixSet) -> tuple[Baseline, list[str]]:
     """Return the baseline for a run of this suite on this machine, and remarks on it. Raise UsageError."""
     places = RunLocations(reports, history or reports / HISTORY)
-    matrices = [MatrixFile(name, one.file, one.sha256) for name, one in suite.documents.items()]
+    matrices = [MatrixFile(name, one.file, one.sha256) for name, one in suite.matrices.items()]
     found = find_baseline(given, places, matrices, [(cell.matrix, cell.id) for cell in suite.scenarios])
     return found, list(remarks(found, matrices, os.uname().nodename))
 

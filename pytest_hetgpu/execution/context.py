@@ -111,7 +111,7 @@ class RunContext:
 
     def begin(self, invocation: Invocation) -> None:
         """Record the start of a session in the journal."""
-        matrices = [matrix_file(document.name, Path(document.file)) for document in self.suite.documents.values()]
+        matrices = [matrix_file(matrix.name, Path(matrix.file)) for matrix in self.suite.matrices.values()]
         self.journal.session_started(matrices, invocation.arguments, self.options.typed, invocation.fingerprint)
 
     def position(self, cell: Job | Scenario) -> int:

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
 from pytest_hetgpu.config.matrix.diagnostics import Diagnostics
-from pytest_hetgpu.config.matrix.document import Matrix, Rule
+from pytest_hetgpu.config.matrix.matrix import Matrix, Rule
 from pytest_hetgpu.config.matrix.references import Cells as AllCells
 from pytest_hetgpu.config.matrix.references import references
 from pytest_hetgpu.config.matrix.settings import check_settings
@@ -20,26 +20,24 @@ Cell = tuple[str, ...]
 Cells = dict[Cell, Exclusion | None]
 
 
-def expand(document: Matrix) -> list[Scenario]:
+def expand(matrix: Matrix) -> list[Scenario]:
     """Expand a matrix into its cells in file order, excluded ones included.
 
     Raises MatrixError: two cells of one id, a rule that matches nothing, values that disagree, nothing left to run.
     """
-    diagnostics = Diagnostics(document.file)
-    cells = _cells(document, diagnostics)
-    expected = _expectations(document, cells, diagnostics)
-    ids = _ids(document, cells, diagnostics)
-    check_settings(document, [cell for cell, exclusion in cells.items() if exclusion is None], diagnostics)
+    diagnostics = Diagnostics(matrix.file)
+    cells = _cells(matrix, diagnostics)
+    expected = _expectations(matrix, cells, diagnostics)
+    ids = _ids(matrix, cells, diagnostics)
+    check_settings(matrix, [cell for cell, exclusion in cells.items() if exclusion is None], diagnostics)
     if diagnostics:
         raise MatrixError(diagnostics.listed())
-    speeds = references(document, AllCells(cells, {cell: name for name, cell in ids.items()}), diagnostics)
+    speeds = references(matrix, AllCells(cells, {cell: name for name, cell in ids.items()}), diagnostics)
     if diagnostics:
         raise MatrixError(diagnostics.listed())
-    axes = tuple(axis.name for axis in document.axes)
+    axes = tuple(axis.name for axis in matrix.axes)
     return [
-        Scenario(
-            document.name, name, name, axes, values, expected.get(values, ()), cells[values], speeds.get(values, ())
-        )
+        Scenario(matrix.name, name, name, axes, values, expected.get(values, ()), cells[values], speeds.get(values, ()))
         for name, values in ids.items()
     ]
 
@@ -52,37 +50,37 @@ def cell_id(values: Sequence[str]) -> str:
     return f"{name[: LONGEST_ID - 9]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
-def _cells(document: Matrix, diagnostics: Diagnostics) -> Cells:
+def _cells(matrix: Matrix, diagnostics: Diagnostics) -> Cells:
     """Return every cell with its exclusion. Includes apply after excludes, so an include is an exception to them."""
-    axes = [[value.name for value in axis.values] for axis in document.axes]
+    axes = [[value.name for value in axis.values] for axis in matrix.axes]
     cells: Cells = dict.fromkeys(itertools.product(*axes))
-    for rule in document.exclude:
-        hits = [cell for cell in _combinations(document, rule) if cell in cells]
+    for rule in matrix.exclude:
+        hits = [cell for cell in _combinations(matrix, rule) if cell in cells]
         if not hits:
             diagnostics.add(rule.origin.line, "this exclude matches no cell")
         for cell in hits:
             # The first rule that matches gives the reason.
             cells[cell] = cells[cell] or rule.exclusion
-    for rule in document.include:
-        added = [cell for cell in _combinations(document, rule) if cell not in cells or cells[cell]]
+    for rule in matrix.include:
+        added = [cell for cell in _combinations(matrix, rule) if cell not in cells or cells[cell]]
         if not added:
             diagnostics.add(rule.origin.line, "this include adds no cell: every one it names is in the matrix already")
         cells.update(dict.fromkeys(added))
     if None not in cells.values():
-        diagnostics.add(document.exclude[0].origin.line, f"nothing to run: all {len(cells)} cells are excluded")
+        diagnostics.add(matrix.exclude[0].origin.line, f"nothing to run: all {len(cells)} cells are excluded")
     return cells
 
 
-def _combinations(document: Matrix, rule: Rule) -> Iterator[Cell]:
+def _combinations(matrix: Matrix, rule: Rule) -> Iterator[Cell]:
     """Return every combination of values that a rule names, whether or not it is a cell."""
-    return itertools.product(*(rule.where.get(axis.name) or document.names(axis.name) for axis in document.axes))
+    return itertools.product(*(rule.where.get(axis.name) or matrix.names(axis.name) for axis in matrix.axes))
 
 
-def _expectations(document: Matrix, cells: Cells, diagnostics: Diagnostics) -> Mapping[Cell, tuple[Expectation, ...]]:
+def _expectations(matrix: Matrix, cells: Cells, diagnostics: Diagnostics) -> Mapping[Cell, tuple[Expectation, ...]]:
     """Return the expectations of each cell that has any, in file order."""
     found: dict[Cell, tuple[Expectation, ...]] = {}
-    for rule in document.expect:
-        hits = [cell for cell in _combinations(document, rule) if cell in cells and cells[cell] is None]
+    for rule in matrix.expect:
+        hits = [cell for cell in _combinations(matrix, rule) if cell in cells and cells[cell] is None]
         if not hits:
             diagnostics.add(rule.origin.line, "this expect matches no cell that is run")
         for cell in hits:
@@ -90,7 +88,7 @@ def _expectations(document: Matrix, cells: Cells, diagnostics: Diagnostics) -> M
     return found
 
 
-def _ids(document: Matrix, cells: Cells, diagnostics: Diagnostics) -> Mapping[str, Cell]:
+def _ids(matrix: Matrix, cells: Cells, diagnostics: Diagnostics) -> Mapping[str, Cell]:
     """Return each cell by its id."""
     ids: dict[str, Cell] = {}
     clashes: dict[tuple[Cell, Cell], str] = {}
@@ -99,14 +97,14 @@ def _ids(document: Matrix, cells: Cells, diagnostics: Diagnostics) -> Mapping[st
         other = ids.setdefault(name, cell)
         if other is not cell:
             differing = [place for place, value in enumerate(cell) if value != other[place]]
-            clashes.setdefault((_describe(document, other, differing), _describe(document, cell, differing)), name)
+            clashes.setdefault((_describe(matrix, other, differing), _describe(matrix, cell, differing)), name)
     for (one, other), name in clashes.items():
-        last = document.axis_value(document.axes[-1].name, ids[name][-1])
+        last = matrix.axis_value(matrix.axes[-1].name, ids[name][-1])
         diagnostics.add(
             last.origin.line, f"{' '.join(one)} and {' '.join(other)} give two cells one id ({name}); rename a value"
         )
     return ids
 
 
-def _describe(document: Matrix, cell: Cell, places: Sequence[int]) -> Cell:
-    return tuple(f"{document.axes[place].name} {cell[place]!r}" for place in places)
+def _describe(matrix: Matrix, cell: Cell, places: Sequence[int]) -> Cell:
+    return tuple(f"{matrix.axes[place].name} {cell[place]!r}" for place in places)

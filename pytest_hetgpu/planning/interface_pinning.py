@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pytest_hetgpu.config.matrix.document import CellSettings
+from pytest_hetgpu.config.matrix.matrix import CellSettings
 from pytest_hetgpu.model.interfaces import FREE, InterfaceChoice
 from pytest_hetgpu.model.job import Node
 

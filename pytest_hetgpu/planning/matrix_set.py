@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pytest_hetgpu.config.inventory.inventory import Inventory
 from pytest_hetgpu.config.known_failures.load import known_failures
-from pytest_hetgpu.config.matrix.document import Matrix
+from pytest_hetgpu.config.matrix.matrix import Matrix
 from pytest_hetgpu.config.matrix.reader import read
 from pytest_hetgpu.errors import MatrixError, NotHere, UsageError
 from pytest_hetgpu.extensions.package_data import REMOTE, packaged
@@ -68,7 +68,7 @@ class RunInputs:
 class MatrixSet:
     """Matrices with their scenarios, in the order given."""
 
-    documents: Mapping[str, Matrix]
+    matrices: Mapping[str, Matrix]
     scenarios: tuple[Scenario, ...]
     inventory: Inventory
     prefixes: tuple[Path, ...]
@@ -93,26 +93,26 @@ class MatrixSet:
             raise UsageError("\n".join(wrong))
         if inputs.known_failures:
             known_failures(inputs.known_failures)
-        documents: dict[str, Matrix] = {}
+        matrices: dict[str, Matrix] = {}
         expanded: list[tuple[Matrix, list[Scenario]]] = []
         errors: list[str] = []
         for file in dict.fromkeys(find_matrix(path, root) for path in files):
             try:
-                document = read(file, environ, partial(known_failures, inputs.known_failures))
-                expanded.append((document, expand(document)))
+                matrix = read(file, environ, partial(known_failures, inputs.known_failures))
+                expanded.append((matrix, expand(matrix)))
             except MatrixError as error:
                 errors += error.errors
                 continue
-            if document.name in documents:
-                other = documents[document.name].file
-                errors.append(f"{file}: another matrix of this run is named {document.name!r} too: {other}")
-            documents[document.name] = document
+            if matrix.name in matrices:
+                other = matrices[matrix.name].file
+                errors.append(f"{file}: another matrix of this run is named {matrix.name!r} too: {other}")
+            matrices[matrix.name] = matrix
         if errors:
             raise MatrixError(errors)
         inventory = _inventory(inputs.inventory)
-        images = {name: _images(document, inventory, root) for name, document in documents.items()}
+        images = {name: _images(matrix, inventory, root) for name, matrix in matrices.items()}
         return cls(
-            documents,
+            matrices,
             tuple(_labelled(expanded)),
             inventory,
             _prefixes(environ, root),
@@ -129,29 +129,29 @@ class MatrixSet:
         for name in wanted:
             if name not in names:
                 raise UsageError(
-                    f"no cell {name!r} in {', '.join(d.file for d in self.documents.values())} {known(name, names)}"
+                    f"no cell {name!r} in {', '.join(d.file for d in self.matrices.values())} {known(name, names)}"
                 )
         return tuple(s for s in self.scenarios if s.id in wanted or s.label in wanted)
 
     def settings(self) -> Iterator[object]:
         """Yield settings that may hold secrets, as plain data: of hardware, axis values, builds, the inventory."""
-        for document in self.documents.values():
-            for hardware in document.hardware.values():
+        for matrix in self.matrices.values():
+            for hardware in matrix.hardware.values():
                 yield from (dict(hardware.env), dict(hardware.build_args), plain(hardware.settings))
-            values = (value for axis in document.axes for value in axis.values)
-            yield from (one.raw for one in (*values, *document.extra.values(), *document.transports.values()))
+            values = (value for axis in matrix.axes for value in axis.values)
+            yield from (one.raw for one in (*values, *matrix.extra.values(), *matrix.transports.values()))
         yield from self.inventory.settings()
 
     def words(self, taken: Collection[str]) -> Iterator[str]:
         """Yield the keywords of cells: values of axes, platforms, families. Raises UsageError if one is `taken`."""
         for family in ("hardware", "transports", "workloads"):
             yield from names(family)
-        for document in self.documents.values():
-            for value in (value for axis in document.axes for value in axis.values):
+        for matrix in self.matrices.values():
+            for value in (value for axis in matrix.axes for value in axis.values):
                 if value.name in taken:
                     clash = f"{value.axis} {value.name!r} has the name of a registered pytest mark; rename it"
                     raise UsageError(f"{value.origin}: {clash}")
-            yield from document.words()
+            yield from matrix.words()
 
     def images(self) -> Iterator[tuple[str, Image]]:
         """Yield the image of each kind of hardware that runs in one, by `MATRIX.HARDWARE`."""
@@ -160,10 +160,10 @@ class MatrixSet:
 
     def stack_names(self) -> tuple[str, ...]:
         """Return the stacks of this machine that cells may need."""
-        kinds = [kind for document in self.documents.values() for kind in document.hardware.values()]
+        kinds = [kind for matrix in self.matrices.values() for kind in matrix.hardware.values()]
         if all(kind.runtime != "local" for kind in kinds):
             return ()
-        values = (value for document in self.documents.values() for value in document.axis_values())
+        values = (value for matrix in self.matrices.values() for value in matrix.axis_values())
         chosen = (str(value.raw["stack"]) for value in values if value.raw.get("stack"))
         return tuple(dict.fromkeys((*(kind.stack for kind in kinds if kind.runtime == "local"), *chosen)))
 
@@ -190,10 +190,10 @@ class MatrixSet:
         `discovered` holds the facts of provisioned nodes. With `even_if_absent` a plan is made without the stack. A
         `verbose` job logs the debug output that maintainers require.
         """
-        document = self.documents[scenario.matrix]
-        wanted = document.settings(scenario.values)
+        matrix = self.matrices[scenario.matrix]
+        wanted = matrix.settings(scenario.values)
         stacks = {}
-        kinds = [document.hardware[node] for node in wanted.hardware]
+        kinds = [matrix.hardware[node] for node in wanted.hardware]
         for name in {wanted.options.stack or kind.stack for kind in kinds if kind.runtime == "local"}:
             found = self.stack(name)
             if isinstance(found, NotHere) and not even_if_absent:
@@ -203,7 +203,7 @@ class MatrixSet:
         for name in {kind.stack for kind in kinds if runtime_of(kind.runtime).shares_files} - set(stacks):
             shared = self.stack(name)
             stacks |= {name: shared} if isinstance(shared, Stack) else {}
-        return plan(document, scenario, replace(self._site(document, stacks, discovered or {}), verbose=verbose))
+        return plan(matrix, scenario, replace(self._site(matrix, stacks, discovered or {}), verbose=verbose))
 
     def stack(self, name: str) -> Stack | NotHere:
         """Return the stack of that name on this machine, or the error why it is absent. The result is cached."""
@@ -226,9 +226,7 @@ class MatrixSet:
     def _candidates(self, name: str) -> Iterable[Path]:
         return (*(prefix / name for prefix in self.prefixes), Path(sys.prefix))
 
-    def _site(
-        self, document: Matrix, stacks: Mapping[str, Stack], discovered: Mapping[int, DiscoveredNode]
-    ) -> SiteFacts:
+    def _site(self, matrix: Matrix, stacks: Mapping[str, Stack], discovered: Mapping[int, DiscoveredNode]) -> SiteFacts:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         return SiteFacts(
             stacks=stacks,
@@ -237,22 +235,22 @@ class MatrixSet:
             cores=cores,
             timeout=self.timeout,
             inventory=self.inventory,
-            images=self._images.get(document.name, {}),
+            images=self._images.get(matrix.name, {}),
             discovered=discovered,
             network=self.network,
         )
 
 
-def _images(document: Matrix, found: Inventory, root: Path) -> dict[str, Image]:
+def _images(matrix: Matrix, found: Inventory, root: Path) -> dict[str, Image]:
     """Return the image of each kind of hardware that runs in one. Raises MatrixError if a folder does not exist."""
-    places = (Path(document.file).parent, root, packaged("containers").parent)
+    places = (Path(matrix.file).parent, root, packaged("containers").parent)
     images, errors = {}, []
-    for name, kind in document.hardware.items():
+    for name, kind in matrix.hardware.items():
         if runtime_of(kind.runtime).uses_containers and kind.image:
             try:
                 images[name] = image_of(kind, places, found.build_of(Path(kind.image).name))
             except UsageError as error:
-                errors.append(f"{document.file}: hardware.{name}.image: {error}")
+                errors.append(f"{matrix.file}: hardware.{name}.image: {error}")
     if errors:
         raise MatrixError(errors)
     return images
@@ -261,7 +259,7 @@ def _images(document: Matrix, found: Inventory, root: Path) -> dict[str, Image]:
 def _labelled(expanded: Sequence[tuple[Matrix, list[Scenario]]]) -> Iterable[Scenario]:
     if len(expanded) == 1:
         return expanded[0][1]
-    labelled = [replace(s, label=f"{document.name}.{s.id}") for document, scenarios in expanded for s in scenarios]
+    labelled = [replace(s, label=f"{matrix.name}.{s.id}") for matrix, scenarios in expanded for s in scenarios]
     discovered: dict[str, Scenario] = {}
     for scenario in labelled:
         other = discovered.setdefault(scenario.label, scenario)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from pytest_hetgpu.config.inventory.hosts import HERE, Host
 from pytest_hetgpu.config.inventory.inventory import Inventory
-from pytest_hetgpu.config.matrix.document import CellSettings, Matrix
+from pytest_hetgpu.config.matrix.matrix import CellSettings, Matrix
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.extensions.runtimes.lookup import conflict, runtime_of
 from pytest_hetgpu.extensions.stacks.base import family_of
@@ -66,9 +66,9 @@ class SiteFacts:
     network: Network | None = None
 
 
-def bind(document: Matrix, settings: CellSettings, site: SiteFacts) -> tuple[tuple[Node, ...], tuple[Host, ...]]:
+def bind(matrix: Matrix, settings: CellSettings, site: SiteFacts) -> tuple[tuple[Node, ...], tuple[Host, ...]]:
     """Bind every node to a host; a launcher without ranks is the last. Raises NotHere if the site lacks a host."""
-    kinds = tuple(site.inventory.site(document.hardware[name]) for name in settings.hardware)
+    kinds = tuple(site.inventory.site(matrix.hardware[name]) for name in settings.hardware)
     ranks = [settings.options.ranks_per_node] * len(settings.nodes) + [0] * bool(settings.launch_from)
     kinds = tuple(runtime_of(kind.runtime).in_placement(kinds, ranks, bind) for bind, kind in enumerate(kinds))
     if why := conflict(kinds, launcher=bool(settings.launch_from)):

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from pytest_hetgpu.config.inventory.hosts import HERE, Host
-from pytest_hetgpu.config.matrix.document import CellSettings, Matrix
+from pytest_hetgpu.config.matrix.matrix import CellSettings, Matrix
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.extensions.fabrics.base import GID_INDEX, FabricKind, gid_arguments, gid_needed
 from pytest_hetgpu.extensions.launchers.base import Launcher, LaunchRequest, Rendezvous
@@ -22,11 +22,11 @@ from pytest_hetgpu.planning.data_paths import paths
 from pytest_hetgpu.planning.placement import DiscoveredNode, SiteFacts, address, bind
 
 
-def plan(document: Matrix, scenario: Scenario, site: SiteFacts) -> Job:
+def plan(matrix: Matrix, scenario: Scenario, site: SiteFacts) -> Job:
     """Plan the job of a scenario. Raises NotHere if the site, the stack or the number of ranks does not allow it."""
-    settings = document.settings(scenario.values)
+    settings = matrix.settings(scenario.values)
     options = settings.options
-    all_nodes, hosts = bind(document, settings, site)
+    all_nodes, hosts = bind(matrix, settings, site)
     all_nodes = tuple(replace(node, interface=interface_pinning.requested(settings, node)) for node in all_nodes)
     nodes = all_nodes[: len(settings.nodes)]
     control = all_nodes[len(nodes)] if settings.launch_from else None
@@ -40,7 +40,7 @@ def plan(document: Matrix, scenario: Scenario, site: SiteFacts) -> Job:
     contexts, mca = _contexts(settings, nodes, site, work, ours)
     nodes = tuple(replace(node, interface=interface_pinning.interface(settings, node)) for node in nodes)
     return Job(
-        matrix=document.name,
+        matrix=matrix.name,
         scenario=scenario.id,
         label=scenario.label,
         axes=dict(zip(scenario.axes, scenario.values, strict=True)),

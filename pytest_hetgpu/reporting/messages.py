@@ -33,7 +33,7 @@ def rerun_command(suite: MatrixSet, matrix: str, label: str, options: Sequence[s
         scenario = suite.scenarios[suite.position(matrix, label)].id
     except KeyError:  # of a matrix that has changed since
         scenario = label
-    file = suite.documents[matrix].file if matrix in suite.documents else "MATRIX"
+    file = suite.matrices[matrix].file if matrix in suite.matrices else "MATRIX"
     return shlex.join(rerun_argv(file, scenario, options))
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
-from pytest_hetgpu.config.matrix.document import Matrix
+from pytest_hetgpu.config.matrix.matrix import Matrix
 from pytest_hetgpu.errors import HetgpuError, NotHere, ProvisionError, StorageError, UsageError
 from pytest_hetgpu.execution import cell_errors
 from pytest_hetgpu.model.job import Scenario
@@ -37,13 +37,13 @@ class CellTests:
         config: pytest.Config,
         cells: Sequence[Scenario],
         marks: Mapping[str, pytest.Mark],
-        documents: Mapping[str, Matrix],
+        matrices: Mapping[str, Matrix],
         opened: OpenedRun | None,
     ) -> None:
         self.config = config
         self.cells = cells
         self.marks = marks
-        self.documents = documents
+        self.matrices = matrices
         self.opened = opened
 
     @property
@@ -54,7 +54,7 @@ class CellTests:
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Let `-m` and `-k` select cells by axis values, hardware, platforms, family and kind. Marks are shared."""
-        marked(items, self.marks, self.documents)
+        marked(items, self.marks, self.matrices)
         # Cells that are kept come last: `-x` does not stop before those that are still to be run.
         items.sort(key=lambda item: self._kept(item) is not None)
         for item in items:

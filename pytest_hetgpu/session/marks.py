@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from pytest_hetgpu.config.matrix.document import Matrix
+from pytest_hetgpu.config.matrix.matrix import Matrix
 from pytest_hetgpu.model.job import Scenario
 from pytest_hetgpu.planning.matrix_set import MatrixSet
 
@@ -24,7 +24,7 @@ def registered(config: Any, suite: MatrixSet, mark: Any) -> dict[str, Any]:
 def marked(
     items: Iterable[Any],
     marks: Mapping[str, Any],
-    documents: Mapping[str, Matrix],
+    matrices: Mapping[str, Matrix],
 ) -> None:
     """Add the marks of its cell to each of pytest's items. Cells with the same value share its marks."""
     shared: dict[tuple[str, str, str], list[Any]] = {}
@@ -37,7 +37,7 @@ def marked(
         for axis, name in zip(scenario.axes, scenario.values, strict=True):
             of_value = shared.get((scenario.matrix, axis, name))
             if of_value is None:
-                words = documents[scenario.matrix].words_of(axis, name)
+                words = matrices[scenario.matrix].words_of(axis, name)
                 of_value = shared[scenario.matrix, axis, name] = [marks[word] for word in words]
             item.own_markers.extend(of_value)
 

@@ -53,7 +53,7 @@ def _open_session(config: pytest.Config, settings: Settings) -> Session:
     opened = None
     if not (settings.plan or config.option.collectonly):
         opened = _open_run(config, settings, suite, cells)
-    return Session(config, settings, suite, CellTests(config, cells, marks, suite.documents, opened))
+    return Session(config, settings, suite, CellTests(config, cells, marks, suite.matrices, opened))
 
 
 def _open_run(config: pytest.Config, settings: Settings, suite: MatrixSet, cells: Sequence[Scenario]) -> OpenedRun:

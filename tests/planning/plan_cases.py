@@ -10,7 +10,7 @@ import pytest
 
 from pytest_hetgpu.config.inventory.hosts import Host
 from pytest_hetgpu.config.inventory.inventory import Inventory
-from pytest_hetgpu.config.matrix.document import Matrix
+from pytest_hetgpu.config.matrix.matrix import Matrix
 from pytest_hetgpu.model.job import Job, Stack
 from pytest_hetgpu.planning.expand import expand
 from pytest_hetgpu.planning.placement import SiteFacts

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_hetgpu.config.matrix.document import Matrix
+from pytest_hetgpu.config.matrix.matrix import Matrix
 from pytest_hetgpu.model.verdict import Kind
 from pytest_hetgpu.planning.expand import LONGEST_ID, cell_id, expand
 

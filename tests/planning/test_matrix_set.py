@@ -95,7 +95,7 @@ def test_one_matrix_labels_its_cells_by_their_ids() -> None:
 
 def test_several_matrices_label_their_cells_by_name_in_the_order_given() -> None:
     suite = load(write("b"), write("a"), write("b"))
-    assert list(suite.documents) == ["b", "a"]
+    assert list(suite.matrices) == ["b", "a"]
     assert [scenario.label for scenario in suite.scenarios][::4] == ["b.two-ob1-allreduce", "a.two-ob1-allreduce"]
     assert suite.scenarios[0].id == "two-ob1-allreduce"
     assert [suite.position("a", "a.two-ob1-allreduce"), suite.position("b", "b.lone-ob1-pairs")] == [4, 3]

@@ -10,7 +10,7 @@ import pytest
 from pytest_hetgpu.cluster.leases.hold import lease_requests
 from pytest_hetgpu.config.inventory.hosts import Host
 from pytest_hetgpu.config.inventory.inventory import Inventory
-from pytest_hetgpu.config.matrix.document import Matrix
+from pytest_hetgpu.config.matrix.matrix import Matrix
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.extensions.runtimes.pods.shape import PodsSite
 from pytest_hetgpu.model.interfaces import InterfaceChoice

@@ -27,7 +27,9 @@ _FIRST = lazy(r"(?i:\b(?:attempt|try|retry|run)\W{0,3}#?[01]\b)")
 _OPTION = lazy(
     r"(?i:re-?tr\w+\s*[=:]|max\w*[ _-]?(?:re-?tr|restart|attempt)|--?\w*(?:retry|restart)|\bretry (?:limit|count))"
 )
-_ABOUT_START = lazy(r"(?i:\b(?:error|fail\w*|abort\w*|launch\w*|unable|attempting|could not|cannot|lost|warn\w*|exit\w*|fatal)\b)")
+_ABOUT_START = lazy(
+    r"(?i:\b(?:error|fail\w*|abort\w*|launch\w*|unable|attempting|could not|cannot|lost|warn\w*|exit\w*|fatal)\b)"
+)
 _FRAME = lazy(r'^\s+File "')
 # Open MPI's help texts (opal/util/show_help.c).
 _RULE = lazy(r"^-{50,}\s*$")

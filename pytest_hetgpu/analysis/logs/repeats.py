@@ -1,6 +1,6 @@
-"""Lines of a large log that repeat in all but their numbers: parsers get the first of them, and those around new lines.
+"""Lines of a large log that repeat in all but their numbers: parsers get the first of them.
 
-A log of thousands of ranks, or of a retry that never ends, holds one message a million times. Its first occurrences have
+They also get the lines around a new one. A log of thousands of ranks, or of a retry that never ends, holds one message a million times. Its first occurrences have
 all that a parser learns from it. Exit codes, signals and ranks count as new, up to a limit.
 """
 
@@ -51,11 +51,7 @@ class Repeats:
         if not new:
             return
         starts = [at, *accumulate((len(line) + 1 for line in lines), initial=at)][1:]
-        wanted = [
-            place
-            for place, line in enumerate(lines)
-            if line in new and self._take(line, block, starts[place])
-        ]
+        wanted = [place for place, line in enumerate(lines) if line in new and self._take(line, block, starts[place])]
         first = last = -1
         for place in wanted:
             if place - _BEFORE > last:
@@ -78,10 +74,7 @@ class Repeats:
                 self._forget(len(shape))
             self._numbers[shape] = [slice(*found.span(1)) for found in _TELLING.finditer(shape)]
         self._counts[shape] = count
-        if count <= _FEWEST:
-            wanted = self._triggered(raw)
-        else:
-            wanted = self._is_new_number(shape, raw)
+        wanted = self._triggered(raw) if count <= _FEWEST else self._is_new_number(shape, raw)
         if count >= (_MOST_ALIKE if self._numbers[shape] and len(self._seen) < _MOST_NUMBERS else _FEWEST):
             self._settled.add(shape)
         return wanted

@@ -49,7 +49,8 @@ WORDS = (
     rf"(?i:\b(?:success(?:fully)?|normally|correctly)\b.{{0,40}}\b(?:{_ENDED}|trained|saved)\b)",
     rf"(?i:\b(?:{_ENDED}|ran|run|shut ?down|saved)\b.{{0,40}}\b(?:success\w*|normally|without errors?)\b)",
     r"(?i:\bnormal (?:termination|end|exit|completion)\b|\bsuccessful completion\b)",
-    r"\bJOB DONE\b|\bGROMACS reminds you\b|^Finished mdrun\b|^wandb: Synced \d|\bshutdown complete\b|\bis done running\b",
+    r"\bJOB DONE\b|\bGROMACS reminds you\b|^Finished mdrun\b",
+    r"^wandb: Synced \d|\bshutdown complete\b|\bis done running\b",
     rf"(?i:\b{_WORK}(?: \S+){{0,4}}? (?:is |are |was |has |have )?(?:now )?(?:{_ENDED}|concluded|over)\b(?! with err))",
     # The time taken, and rates, which a program prints last.
     rf"(?i:\b{_CLOCK}[ _-]?(?:wall |run |elapsed |clock |cpu |execution )?time\b.{{0,60}}\d)",

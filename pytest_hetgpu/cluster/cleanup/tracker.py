@@ -90,7 +90,8 @@ class LedgerTracker(ResourceTracker):
                 if self._watchdog is None:
                     self._watchdog = self._start_watchdog()
             except (OSError, UsageError) as error:
-                self.trouble = f"no watchdog ({error}): if this run is killed, its processes stay until `hetgpu clean`"
+                left = "its processes and containers stay until `hetgpu clean`"
+                self.trouble = f"no watchdog ({error}): if this run is killed, {left}"
             return self._count
 
     def _close_location(self, number: int) -> None:

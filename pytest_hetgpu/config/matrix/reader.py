@@ -15,8 +15,8 @@ from pytest_hetgpu.config.known_failures.entries import KnownFailures
 from pytest_hetgpu.config.known_failures.load import known_failures as shipped
 from pytest_hetgpu.config.matrix import source
 from pytest_hetgpu.config.matrix.diagnostics import Diagnostics
-from pytest_hetgpu.config.matrix.document import MAIN_AXES, AxisValue, Matrix
 from pytest_hetgpu.config.matrix.hardware import shape_of, whole_shape
+from pytest_hetgpu.config.matrix.matrix import MAIN_AXES, AxisValue, Matrix
 from pytest_hetgpu.config.matrix.rules import RuleReader
 from pytest_hetgpu.config.matrix.source import Node, Scalar, SourceError, plain
 from pytest_hetgpu.config.matrix.values import AxisReader
@@ -43,10 +43,10 @@ def read(path: Path, environ: Mapping[str, str], knowledge: Callable[[], KnownFa
     except SourceError as error:
         diagnostics.add(error.line, str(error))
         raise MatrixError(diagnostics.listed()) from None
-    document = _MatrixReader(path, diagnostics, environ, knowledge).document(tree, hashlib.sha256(data).hexdigest())
-    if diagnostics or document is None:
+    matrix = _MatrixReader(path, diagnostics, environ, knowledge).matrix(tree, hashlib.sha256(data).hexdigest())
+    if diagnostics or matrix is None:
         raise MatrixError(diagnostics.listed())
-    return document
+    return matrix
 
 
 class _MatrixReader:
@@ -58,7 +58,7 @@ class _MatrixReader:
         self.diagnostics = diagnostics
         self.environ = environ
 
-    def document(self, tree: Node, sha256: str) -> Matrix | None:
+    def matrix(self, tree: Node, sha256: str) -> Matrix | None:
         if not isinstance(tree, source.Mapping) or not tree.entries:
             self.diagnostics.add(tree.line, f"a matrix is a map of {', '.join(TOP)}; this is {show(plain(tree))}")
             return None

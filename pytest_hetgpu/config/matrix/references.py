@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from pytest_hetgpu.config.matrix import source
 from pytest_hetgpu.config.matrix.diagnostics import Diagnostics
-from pytest_hetgpu.config.matrix.document import AxisValue, CellSettings, Matrix, ReferenceRule
+from pytest_hetgpu.config.matrix.matrix import AxisValue, CellSettings, Matrix, ReferenceRule
 from pytest_hetgpu.config.matrix.models import METRICS, Options, ReferenceShape
 from pytest_hetgpu.extensions.workloads.base import Workload
 from pytest_hetgpu.model import metrics
@@ -29,15 +29,15 @@ class Cells(NamedTuple):
 
 
 def references(
-    document: Matrix, cells: Cells, diagnostics: Diagnostics
+    matrix: Matrix, cells: Cells, diagnostics: Diagnostics
 ) -> Mapping[Cell, tuple[PerformanceReference, ...]]:
     """Return the references of each cell in file order: first those of its values, then those of rules."""
     found: dict[Cell, tuple[PerformanceReference, ...]] = {}
-    axes = tuple(axis.name for axis in document.axes)
-    for rule in (*_of_values(document), *document.references):
-        reader = _ReferenceReader(document, rule, diagnostics)
+    axes = tuple(axis.name for axis in matrix.axes)
+    for rule in (*_of_values(matrix), *matrix.references):
+        reader = _ReferenceReader(matrix, rule, diagnostics)
         hits = [cell for cell in _run(cells) if _names(rule, axes, cell)]
-        if not hits and rule in document.references:
+        if not hits and rule in matrix.references:
             diagnostics.add(rule.origin.line, "this reference matches no cell that is run")
         if not reader.is_valid(axes):
             continue
@@ -56,10 +56,10 @@ def _names(rule: ReferenceRule, axes: Sequence[str], cell: Cell) -> bool:
     return all(value in rule.where.get(axis, (value,)) for axis, value in zip(axes, cell, strict=True))
 
 
-def _of_values(document: Matrix) -> Iterator[ReferenceRule]:
+def _of_values(matrix: Matrix) -> Iterator[ReferenceRule]:
     """Yield the references that values of axes have."""
-    on_axes = (value for axis in document.axes for value in axis.values)
-    for axis_value in (*on_axes, *document.extra.values(), *document.transports.values()):
+    on_axes = (value for axis in matrix.axes for value in axis.values)
+    for axis_value in (*on_axes, *matrix.extra.values(), *matrix.transports.values()):
         if "reference" not in axis_value.raw:
             continue
         shapes = Options.model_validate({"reference": axis_value.raw["reference"]}).reference
@@ -79,8 +79,8 @@ def _nodes(axis_value: AxisValue) -> list[source.Mapping]:
 class _ReferenceReader:
     """Converter of one reference to those of single cells."""
 
-    def __init__(self, document: Matrix, rule: ReferenceRule, diagnostics: Diagnostics) -> None:
-        self.document = document
+    def __init__(self, matrix: Matrix, rule: ReferenceRule, diagnostics: Diagnostics) -> None:
+        self.matrix = matrix
         self.rule = rule
         self.diagnostics = diagnostics
 
@@ -103,14 +103,14 @@ class _ReferenceReader:
             if axis not in axes:
                 self.report(f"unknown axis {axis!r} {known(axis, axes)}", "of", axis)
                 bad = True
-            elif value not in (names := self.document.names(axis)):
+            elif value not in (names := self.matrix.names(axis)):
                 self.report(f"unknown {axis} {value!r} {known(value, names)}", "of", axis)
                 bad = True
         return not bad
 
     def of(self, cell: Cell, cells: Cells) -> Iterator[PerformanceReference]:
         """Yield the references of one cell. Add an error if none can apply to it."""
-        shape, settings = self.rule.shape, self.document.settings(cell)
+        shape, settings = self.rule.shape, self.matrix.settings(cell)
         workload = cell[2]
         if not settings.workload.measured:
             self.report(f"workload {workload!r} is not timed")
@@ -168,14 +168,14 @@ class _ReferenceReader:
             return False
         if self.rule.shape.of == "wire":
             return self._has_link(cell, settings)
-        silent = [name for name in settings.nodes if self.document.hardware[name].fabric.gbps is None]
+        silent = [name for name in settings.nodes if self.matrix.hardware[name].fabric.gbps is None]
         for name in silent:
             self.report(f"hardware {name!r} has no fabric speed: set fabric.gbps", "of")
         return not silent
 
     def _has_link(self, cell: Cell, settings: CellSettings) -> bool:
         """Return whether a network link can connect the nodes of a cell."""
-        local = all(self.document.hardware[name].runtime == "local" for name in settings.nodes)
+        local = all(self.matrix.hardware[name].runtime == "local" for name in settings.nodes)
         if len(settings.nodes) > 1 and not local:
             return True
         why = "it is one node" if len(settings.nodes) == 1 else "they are this machine (runtime local)"
@@ -186,7 +186,7 @@ class _ReferenceReader:
         """Return the id of the other cell. Return None for the cell itself and, with an error, for an unusable one."""
         of = self.rule.shape.of
         assert isinstance(of, dict)
-        axes = [axis.name for axis in self.document.axes]
+        axes = [axis.name for axis in self.matrix.axes]
         other = tuple(of.get(axis, value) for axis, value in zip(axes, cell, strict=True))
         if other == cell:
             return None
@@ -199,7 +199,7 @@ class _ReferenceReader:
             where = f" (line {exclusion.origin.line})" if exclusion.origin else ""
             self.report(f"{cells.ids[cell]} would be compared with {name}, which is excluded{where}", "of")
             return None
-        mine, theirs = (self.document.settings(values).workload for values in (cell, other))
+        mine, theirs = (self.matrix.settings(values).workload for values in (cell, other))
         least = self.rule.shape.min_size or 0
         points = [point for point in mine.points() if point.size >= least and point not in theirs.points()]
         lacks = [f"{show_size(point.size)} {point.dtype}{' in place' if point.in_place else ''}" for point in points]

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from pytest_hetgpu.config.known_failures.entries import KnownFailures
 from pytest_hetgpu.config.matrix import source
 from pytest_hetgpu.config.matrix.diagnostics import Diagnostics
-from pytest_hetgpu.config.matrix.document import Axis, AxisValue, ReferenceRule, Rule
+from pytest_hetgpu.config.matrix.matrix import Axis, AxisValue, ReferenceRule, Rule
 from pytest_hetgpu.config.matrix.models import ExcludeShape, ExpectShape, ReferenceRuleShape
 from pytest_hetgpu.config.matrix.source import Node, Scalar, plain
 from pytest_hetgpu.config.matrix.values import AxisReader

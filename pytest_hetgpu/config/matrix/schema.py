@@ -8,8 +8,8 @@ from pydantic import BaseModel, TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core.core_schema import DictSchema
 
-from pytest_hetgpu.config.matrix.document import MAIN_AXES
 from pytest_hetgpu.config.matrix.hardware import whole_shape
+from pytest_hetgpu.config.matrix.matrix import MAIN_AXES
 from pytest_hetgpu.config.matrix.models import ExcludeShape, ExpectShape, Options, PlacementShape, ReferenceRuleShape
 from pytest_hetgpu.config.matrix.values import entry_model
 from pytest_hetgpu.extensions.registry import names

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError, create_model
 
 from pytest_hetgpu.config.matrix import source
 from pytest_hetgpu.config.matrix.diagnostics import ALL, Diagnostics
-from pytest_hetgpu.config.matrix.document import COMMON, MAIN_AXES, Axis, AxisValue
+from pytest_hetgpu.config.matrix.matrix import COMMON, MAIN_AXES, Axis, AxisValue
 from pytest_hetgpu.config.matrix.models import Options, PlacementShape
 from pytest_hetgpu.config.matrix.source import Node, Scalar, plain
 from pytest_hetgpu.extensions.registry import find, names

@@ -39,8 +39,8 @@ def compute(
     `tests` are files or folders of tests from the command line. Only the name of a folder counts.
     """
     found: dict[str, Any] = {"pytest-hetgpu": __version__}
-    for document in suite.documents.values():
-        found[f"matrix {document.name}"] = f"sha256 {document.sha256}"
+    for matrix in suite.matrices.values():
+        found[f"matrix {matrix.name}"] = f"sha256 {matrix.sha256}"
     if suite.inventory.given:
         found["inventory"] = _hosts(suite.inventory)
     for file in suite.knowledge_files:

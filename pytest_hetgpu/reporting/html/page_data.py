@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_hetgpu.analysis.baseline import Baseline
-from pytest_hetgpu.model.bandwidth_text import describe_link as link_text
+from pytest_hetgpu.model.bandwidth_text import describe_link
 from pytest_hetgpu.model.facts import display
 from pytest_hetgpu.model.failure import KnownFailure
 from pytest_hetgpu.model.job import Job
@@ -90,7 +90,7 @@ def _cell(cell: CellRecord, folder: RunFolder, rerun: cell_text.Rerun) -> dict[s
     elif cell.result:
         data["lost"] = log.relative_to(folder.path).as_posix()
     if outcome.wire:
-        data["wire"] = {"gbs": outcome.wire.gbs, "told": one_line(link_text(outcome.wire))}
+        data["wire"] = {"gbs": outcome.wire.gbs, "told": one_line(describe_link(outcome.wire))}
     if outcome.measurements:
         data["limits"] = _limits(folder.job(cell.label))
     if outcome.verdict not in _NOT_FAILED:
@@ -184,7 +184,7 @@ def _placement(seen: PlacementFacts) -> dict[str, Any]:
         "name": one_line(seen.name),
         "nodes": [f"{name}: {one_line(node.hardware)} on {one_line(node.host)}" for name, node in seen.nodes.items()],
         "rows": rows,
-        "wire": {"gbs": limit.gbs, "told": one_line(link_text(limit))} if limit else None,
+        "wire": {"gbs": limit.gbs, "told": one_line(describe_link(limit))} if limit else None,
     }
 
 

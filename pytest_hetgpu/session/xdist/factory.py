@@ -26,7 +26,7 @@ def scheduler(
     Hosts of `cells` come from the suite's inventory, their times from the `history`, if any. Nodes that `health`
     reports as quarantined are not used any more.
     """
-    bound = nodes_of(suite.documents, suite.inventory)
+    bound = nodes_of(suite.matrices, suite.inventory)
     made = partial(tasks, cells=cells, nodes=bound, seconds=_seconds(history))
     quarantined = _now_and_then(health.quarantined)
     return lambda config, log: HostScheduling(config, log, made, quarantined)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from pytest_hetgpu.config.inventory.hosts import HERE, Host
 from pytest_hetgpu.config.inventory.inventory import Inventory
-from pytest_hetgpu.config.matrix.document import Matrix
+from pytest_hetgpu.config.matrix.matrix import Matrix
 from pytest_hetgpu.errors import HetgpuError
 from pytest_hetgpu.execution.retry.quarantine import named
 from pytest_hetgpu.extensions.runtimes.lookup import runtime_of
@@ -50,19 +50,19 @@ def tasks(
     return made
 
 
-def nodes_of(documents: Mapping[str, Matrix], inventory: Inventory) -> Callable[[Scenario], Nodes]:
+def nodes_of(matrices: Mapping[str, Matrix], inventory: Inventory) -> Callable[[Scenario], Nodes]:
     """Return a function that returns the nodes of a cell: none if the matrix or the inventory skips it."""
     known: dict[tuple[str, tuple[str, ...]], Nodes] = {}
 
     def nodes(cell: Scenario) -> Nodes:
         if cell.excluded:
             return _NONE
-        document = documents[cell.matrix]
+        matrix = matrices[cell.matrix]
         try:
-            kinds = document.settings(cell.values).hardware
+            kinds = matrix.settings(cell.values).hardware
             key = (cell.matrix, tuple(kinds))
             if key not in known:
-                kinds_of = tuple(document.hardware[kind] for kind in kinds)
+                kinds_of = tuple(matrix.hardware[kind] for kind in kinds)
                 bound = inventory.bind(kinds_of)
                 both = zip(kinds_of, bound, strict=True)
                 # What a scheduler gives, it gives to one job alone, and may give another the next time.

@@ -211,7 +211,7 @@ def test_a_run_without_a_place_for_its_ledger_goes_on_and_says_so(books: Path, t
     argv = [sys.executable, "-c", program, "short", str(tmp_path / "output")]
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     said = subprocess.run(argv, env=env, capture_output=True, text=True, check=True, timeout=PATIENCE)
-    assert "): if this run is killed, its processes stay until `hetgpu clean`" in said.stdout
+    assert "): if this run is killed, its processes and containers stay until `hetgpu clean`" in said.stdout
     assert deep(tmp_path)
 
 

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from pytest_hetgpu.config.matrix import source
 from pytest_hetgpu.config.matrix.diagnostics import Diagnostics
-from pytest_hetgpu.config.matrix.document import COMMON
+from pytest_hetgpu.config.matrix.matrix import COMMON
 from pytest_hetgpu.config.matrix.values import _all_settings
 from pytest_hetgpu.errors import MatrixError
 from pytest_hetgpu.extensions.registry import names

@@ -9,7 +9,7 @@ import pytest
 
 import pytest_hetgpu.extensions.transports
 from pytest_hetgpu.config.matrix import values
-from pytest_hetgpu.config.matrix.document import Matrix
+from pytest_hetgpu.config.matrix.matrix import Matrix
 from pytest_hetgpu.errors import MatrixError
 from pytest_hetgpu.extensions import registry
 

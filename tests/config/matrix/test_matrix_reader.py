@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_hetgpu.config.matrix.document import Matrix
+from pytest_hetgpu.config.matrix.matrix import Matrix
 from pytest_hetgpu.config.matrix.reader import read
 from pytest_hetgpu.errors import MatrixError
 from pytest_hetgpu.extensions.hardware.cuda import Cuda

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pytest_hetgpu.config.matrix.document import Matrix
+from pytest_hetgpu.config.matrix.matrix import Matrix
 from pytest_hetgpu.config.matrix.models import ReferenceShape
 from pytest_hetgpu.model.thresholds import PerformanceReference
 from pytest_hetgpu.planning.expand import expand

@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 
 from pytest_hetgpu.config.matrix import source
-from pytest_hetgpu.config.matrix.document import Matrix
+from pytest_hetgpu.config.matrix.matrix import Matrix
 from pytest_hetgpu.config.matrix.schema import matrix_schema
 from pytest_hetgpu.config.matrix.source import Mapping, Node, Scalar
 from pytest_hetgpu.planning.expand import expand

@@ -13,7 +13,7 @@ import pytest_hetgpu.extensions.workloads
 from pytest_hetgpu.config.inventory.hosts import Host
 from pytest_hetgpu.config.inventory.inventory import Inventory
 from pytest_hetgpu.config.matrix import values
-from pytest_hetgpu.config.matrix.document import Matrix
+from pytest_hetgpu.config.matrix.matrix import Matrix
 from pytest_hetgpu.extensions import registry
 from pytest_hetgpu.model.job import Job, Stack
 from pytest_hetgpu.planning.expand import expand

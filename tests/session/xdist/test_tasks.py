@@ -63,7 +63,7 @@ axes:
   workload: {{allreduce: {{sizes: 8}}}}
 """)
     suite = MatrixSet.load((matrix,), tmp_path, timeout=60, environ={})
-    of = nodes_of(suite.documents, suite.inventory)
+    of = nodes_of(suite.matrices, suite.inventory)
     both, given = (of(cell) for cell in suite.scenarios)
     assert both == (frozenset({"localhost"}), frozenset({"cpu on localhost"}))
     assert given == (frozenset(), frozenset())
