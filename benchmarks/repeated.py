@@ -1,7 +1,7 @@
 """What it costs to read large logs of failures, beside `grep -c`: `.venv/bin/python benchmarks/repeated.py LOG...`.
 
-Each log is repeated up to `--megabytes`. Every copy has new times, pids, addresses, hosts, ranks and numbers. So no line
-with a number repeats verbatim. It prints 1e6 bytes a second of one core, and the peak memory of the process.
+Each log is repeated up to `--megabytes`. Every copy has new times, pids, addresses, hosts, ranks and numbers. So no
+line with a number repeats verbatim. It prints 1e6 bytes a second of one core, and the peak memory of the process.
 """
 
 from __future__ import annotations

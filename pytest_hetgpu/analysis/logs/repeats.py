@@ -1,7 +1,8 @@
 """Lines of a large log that repeat in all but their numbers: parsers get the first of them.
 
-They also get the lines around a new one. A log of thousands of ranks, or of a retry that never ends, holds one message a million times. Its first occurrences have
-all that a parser learns from it. Exit codes, signals and ranks count as new, up to a limit.
+They also get the lines around a new one. A log of thousands of ranks, or of a retry that never ends, holds one message
+a million times. Its first occurrences have all that a parser learns from it. Exit codes, signals and ranks count as
+new, up to a limit.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from pytest_hetgpu.config.matrix.matrix import Matrix
 from pytest_hetgpu.config.matrix.hardware import HardwareShape, shape_of
+from pytest_hetgpu.config.matrix.matrix import Matrix
 from pytest_hetgpu.errors import MatrixError
 from pytest_hetgpu.extensions.runtimes.pods.request import Pods, Toleration
 
