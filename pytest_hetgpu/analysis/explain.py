@@ -42,7 +42,7 @@ def explain(log: Path, knowledge: KnownFailures) -> Explanation:
     texts = find_texts(log, knowledge.texts if found else knowledge.harmless_texts)
     common = Explanation(
         outcome=found[0].kind if found else _without_failure(result),
-        noise=tuple(_quoted(log, noise) for noise in knowledge.harmless_texts_in(texts)),
+        noise=tuple(_quoted(log, noise, result) for noise in knowledge.harmless_texts_in(texts)),
         versions=result.versions,
         exits=result.exits,
         lines=result.lines,
@@ -55,13 +55,13 @@ def explain(log: Path, knowledge: KnownFailures) -> Explanation:
     return replace(common, signature=found[0], others=found[1:], known=known)
 
 
-def _quoted(log: Path, noise: HarmlessText) -> HarmlessText:
+def _quoted(log: Path, noise: HarmlessText, result: ScanResult) -> HarmlessText:
     """Return the noise entry with the text of its line."""
-    return next((noise.quoted(line.text) for line in read_lines(log, noise.line, noise.line)), noise)
+    return next((noise.quoted(line.text) for line in read_lines(log, noise.line, noise.line, result.prefix)), noise)
 
 
 def _without_failure(result: ScanResult) -> Kind:
-    ran = bool(result.records.hellos or is_program_running((*result.head, *result.tail)))
+    ran = bool(result.records.hellos or is_program_running(result.ends))
     return Kind.PASSED if ran else Kind.UNKNOWN
 
 

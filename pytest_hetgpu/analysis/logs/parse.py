@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from pytest_hetgpu.analysis.logs.lines import parse_line
 from pytest_hetgpu.analysis.logs.mpi_version import fact_name, parse_mpi_version
+from pytest_hetgpu.analysis.logs.prefixes import prefix_of
 from pytest_hetgpu.analysis.logs.program_lines import last_program_line
 from pytest_hetgpu.analysis.logs.records import RecordReader, Records
 from pytest_hetgpu.analysis.logs.scan import Scan, ScannedLine, Subscription
@@ -97,6 +100,16 @@ class ScanResult:
     head: tuple[str, ...]
     tail: tuple[str, ...]
     lines: int
+    prefix: re.Pattern[str] | None = None
+
+    @cached_property
+    def ends(self) -> tuple[str, ...]:
+        """The first and last lines, with and without their prefixes."""
+        whole = (*self.head, *self.tail)
+        return (*whole, *map(self._without_prefix, whole))
+
+    def _without_prefix(self, line: str) -> str:
+        return parse_line(line, 0, self.prefix).text
 
     @property
     def ranks(self) -> Mapping[Process, int]:
@@ -115,7 +128,7 @@ class ScanResult:
         """The number of the program's last own line in the tail."""
         first = self.lines - len(self.tail) + 1
         told = {other.signature.line - first for other in self.matches}
-        place = last_program_line(self.tail, told)
+        place = last_program_line([self._without_prefix(line) for line in self.tail], told)
         return None if place is None else first + place
 
 
@@ -135,7 +148,8 @@ def scan_log(
     ]
     subscriptions += [_proof_subscription(proof)] if proof else []
     subscriptions += [adapter.subscription for adapter in adapters]
-    scan = Scan(subscriptions, DEBUG_NOISE)
+    prefix = prefix_of(path)
+    scan = Scan(subscriptions, DEBUG_NOISE, prefix)
     scan.file(path)
     for adapter in adapters:
         adapter.finish()
@@ -148,6 +162,7 @@ def scan_log(
         head=scan.head,
         tail=scan.tail,
         lines=scan.lines,
+        prefix=prefix,
     )
 
 
@@ -193,7 +208,7 @@ def failures(path: Path, result: ScanResult, matches: Sequence[FailureMatch]) ->
     if not (found and found[0].key.startswith(_GAVE_UP)):
         return found
     first = found[0]
-    before = read_lines(path, max(1, first.line - _BEFORE), first.line - 1)
+    before = read_lines(path, max(1, first.line - _BEFORE), first.line - 1, result.prefix)
     said = last_error(before, first.ranks[0] if len(first.ranks) == 1 else None)
     if said is None:
         return found
