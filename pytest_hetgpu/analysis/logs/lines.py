@@ -36,7 +36,7 @@ _FORMS = {
         r"\[(?P<rank>\d{1,7})\] (?!\S+(?:\(|\[0x))",
         # torch.distributed: its own logging's prefix, and torchrun --tee with or without its log-line prefix template
         r"\[rank(?P<rank>\d{1,7})\]:(?: |(?=\[[A-Z]\d{4} ))?",
-        r"\[(?:default|trainer|worker)\d+\]:\s?",
+        r"\[(?:default|trainer|worker)\d+\]: ?",
         # kubectl logs --prefix
         r"\[pod/(?P<host>[\w.-]+)/[\w.-]+\] ",
     ),
@@ -50,6 +50,10 @@ _FORMS = {
     # Ray
     "parenthesis": (r"\(\w*[Ww]orker\w* pid=\d+(?:, ip=(?P<host>[\d.:a-f]+))?\) ",),
 }
+# The host, rank and time of an envelope's field, before each line of its message (`envelopes`).
+_ENVELOPE = re.compile("\x1e([^\x1e\x1f]*)\x1f([0-9]{0,7})\x1f([^\x1e\x1f]*)\x1e")
+FACTS = re.compile("[\x1e\x1f\r\n]")
+"""Characters that a fact of an envelope must not hold."""
 _PREFIXES = {kind: tuple(map(lazy, forms)) for kind, forms in _FORMS.items()}
 _KINDS = {"[": "bracket", "(": "parenthesis", " ": "digit"}
 
@@ -61,10 +65,13 @@ def parse_line(raw: bytes | str, number: int, learned: re.Pattern[str] | None = 
     """
     whole = raw.decode(errors="replace") if isinstance(raw, bytes) else raw
     whole = whole[:_LONGEST].replace("\0", "").rstrip("\r\n")
+    rank, host, time = None, None, None
     text = whole.rpartition("\r")[2]
+    if text.startswith("\x1e") and (facts := _ENVELOPE.match(text)):
+        host, rank, time = facts[1] or None, int(facts[2]) if facts[2] else None, facts[3] or None
+        whole = text = text[facts.end() :]
     if not text.isprintable():
         text = strip_controls(text)
-    rank, host, time = None, None, None
     for _ in range(_MOST_PREFIXES):
         found = learned.match(text) if learned else None
         if found and found.end():
@@ -79,6 +86,11 @@ def parse_line(raw: bytes | str, number: int, learned: re.Pattern[str] | None = 
         time = time or groups.get("time")
         text = text[found.end() :]
     return LogLine(text, number, rank, host, whole, time)
+
+
+def without_facts(text: str) -> str:
+    """Return a line of an envelope's message without the facts before it."""
+    return _ENVELOPE.sub("", text) if "\x1e" in text else text
 
 
 def strip_controls(text: str) -> str:

@@ -9,7 +9,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from pytest_hetgpu.analysis.logs.lines import parse_line
+from pytest_hetgpu.analysis.logs.lines import parse_line, strip_controls
 from pytest_hetgpu.analysis.logs.mpi_version import fact_name, parse_mpi_version
 from pytest_hetgpu.analysis.logs.prefixes import prefix_of
 from pytest_hetgpu.analysis.logs.program_lines import last_program_line
@@ -104,12 +104,12 @@ class ScanResult:
 
     @cached_property
     def ends(self) -> tuple[str, ...]:
-        """The first and last lines, with and without their prefixes."""
-        whole = (*self.head, *self.tail)
-        return (*whole, *map(self._without_prefix, whole))
+        """The first and last lines without the learned prefix, then also without known ones."""
+        whole = [self._without_learned(line) for line in (*self.head, *self.tail)]
+        return (*whole, *(parse_line(line, 0).text for line in whole))
 
-    def _without_prefix(self, line: str) -> str:
-        return parse_line(line, 0, self.prefix).text
+    def _without_learned(self, line: str) -> str:
+        return line if self.prefix is None else self.prefix.sub("", strip_controls(line), count=1)
 
     @property
     def ranks(self) -> Mapping[Process, int]:
@@ -128,7 +128,7 @@ class ScanResult:
         """The number of the program's last own line in the tail."""
         first = self.lines - len(self.tail) + 1
         told = {other.signature.line - first for other in self.matches}
-        place = last_program_line([self._without_prefix(line) for line in self.tail], told)
+        place = last_program_line([parse_line(line, 0, self.prefix).text for line in self.tail], told)
         return None if place is None else first + place
 
 

@@ -13,7 +13,7 @@ from itertools import pairwise
 from operator import add
 from pathlib import Path
 
-from pytest_hetgpu.analysis.logs.lines import known_prefix, parse_line, strip_controls
+from pytest_hetgpu.analysis.logs.lines import known_prefix, parse_line, strip_controls, without_facts
 from pytest_hetgpu.analysis.logs.prefix_tokens import (
     BRACKET,
     BRACKETED_TIME,
@@ -67,7 +67,7 @@ class _Token:
     @cached_property
     def constant(self) -> bool:
         """Whether values differ in numbers only."""
-        return len(set(map(_normal, self.values))) == 1
+        return len({_normal(value.strip()) for value in self.values}) == 1
 
     @cached_property
     def counts(self) -> bool:
@@ -77,7 +77,7 @@ class _Token:
     @cached_property
     def is_rank(self) -> bool:
         """Whether values are small numbers from 0 on."""
-        numbers = {int(value) for value in self.values if value.isdigit() and len(value) < _LONGEST_NUMBER}
+        numbers = {int(value) for value in self.values if len(value) < _LONGEST_NUMBER}
         return 0 in numbers and not self.counts and max(numbers) < 4 * len(numbers)
 
 
@@ -88,7 +88,7 @@ def prefix_of(path: Path) -> re.Pattern[str] | None:
     """
     # A prefix is before the first version of a line that is overwritten.
     firsts = (raw.lstrip(b"\r").partition(b"\r")[0] for raw in sample_lines(path))
-    lines = [strip_controls(first.decode(errors="replace")) for first in firsts]
+    lines = [strip_controls(without_facts(first.decode(errors="replace"))) for first in firsts]
     return learn_prefix(lines) or learn_prefix([parse_line(line, 0).text for line in lines])
 
 
@@ -144,6 +144,7 @@ def _candidates(tokens: Sequence[_Token], spots: Sequence[_Spot]) -> Iterator[tu
     share = _NEARLY_ALL if tokens else _HALF
     yield from take("time", f"{BRACKETED_TIME}|{TIME}", share=share)
     if not tokens:
+        yield from take("number", r"[ \t]*\d+(?![\w.])")
         yield from take("indent", r"[ \t]+")
     yield from take("stream", r"std(?:out|err)(?: [FP])?(?!\w)")
     if timed:
@@ -164,10 +165,11 @@ def _take(
     if len(found) < len(spots) * share or not found:
         return
     values = [match[0] for _, match in found]
-    different = set(map(_normal, values))
-    if kind != "time" and len(different) > max(1, len(found) * _MOST_VALUES):
+    different = {_normal(value.strip()) for value in values}
+    varied = kind not in ("time", "indent") and len(different) > 1
+    if varied and len(different) > len(found) * _MOST_VALUES:
         return
-    if kind != "time" and len(different) > 1 and any(LEVEL.match(value.strip("[(<>)] ")) for value in different):
+    if varied and any(LEVEL.match(value.strip("[(<>)] ")) for value in different):
         return
     if kind in ("indent", "sign") or (len(different) == 1 and kind in ("word", "bracket", "field")):
         pattern = "|".join(sorted(map(literal, different)))
@@ -208,7 +210,7 @@ def _may_end(tokens: Sequence[_Token], spots: Sequence[_Spot]) -> bool:
     if all(token.kind == "sign" for token in tokens):
         return bool(last.gap) and set(last.values) <= _SIGNS and len(spots) > 1
     if last.kind == "number":
-        return last.counts and all(spot.line[spot.at - 1] == "\t" for spot in spots)
+        return last.counts and all("\t" in spot.line[: spot.at] for spot in spots)
     if last.kind == "sign" and before and before.kind == "number" and before.counts:
         return True
     if last.kind == "tag" and before and (before.kind == "word" or "[" in last.values[0]):
@@ -266,7 +268,7 @@ def _compiled(shorter: Sequence[_Token], taken: Sequence[_Token]) -> re.Pattern[
     else:
         before = "".join(map(add, texts[: cut - 1], gaps[: cut - 1])) + texts[cut - 1]
         whole = f"{before}(?:{gaps[cut - 1]}{rest}|{shorter[-1].gap})"
-    return re.compile(f"(?!{CONTENT})(?:{whole})")
+    return re.compile(f"^(?!{CONTENT})(?:{whole})")
 
 
 def _with_group(token: _Token, host: _Token | None, rank: _Token | None, time: _Token | None) -> str:

@@ -29,3 +29,11 @@ def sample_lines(path: Path) -> list[bytes]:
 def _spread(lines: list[bytes], most: int = _MOST_LINES) -> list[bytes]:
     """Return runs of consecutive lines: the first and the last."""
     return lines if len(lines) <= most else lines[: most // 2] + lines[-(most - most // 2) :]
+
+
+def may_be_envelope(sample: list[bytes]) -> bool:
+    """Return whether most lines hold what JSON, `key=value` pairs or CSV consist of. Other logs need no closer look."""
+    lines = [line for line in sample if line.strip()]
+    first = lines[0] if lines else b""
+    like = sum(line.rstrip().endswith(b"}") or b'="' in line for line in lines)
+    return like > len(lines) // 2 or any(first.count(sign) and b" " not in first for sign in (b",", b";", b"\t"))

@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from pytest_hetgpu.analysis.logs.colours import ColouredBlock, without_colours
-from pytest_hetgpu.analysis.logs.lines import parse_line
+from pytest_hetgpu.analysis.logs.lines import parse_line, without_facts
 from pytest_hetgpu.analysis.logs.noise_filter import NoiseFilter
 from pytest_hetgpu.extensions.signatures.base import LogLine
 from pytest_hetgpu.model.multi_pattern import MultiPatternMatcher
@@ -47,7 +47,7 @@ class ScannedLine:
     @property
     def text(self) -> str:
         """The line as text, without NULs and colours; invalid UTF-8 is replaced."""
-        return without_colours(self.raw).decode(errors="replace").replace("\0", "")
+        return without_facts(without_colours(self.raw).decode(errors="replace").replace("\0", ""))
 
 
 @dataclass(slots=True)

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import IO
 
+from pytest_hetgpu.analysis.logs.sample import may_be_envelope, sample_lines
 from pytest_hetgpu.cli.explain.encodings import decode, detect_encoding
 from pytest_hetgpu.cli.explain.packed import (
     HEAD,
@@ -86,10 +87,28 @@ def _archive(name: str, path: Path, kind: str, limit: UnpackingLimit, layers: in
 def _plain(name: str, path: Path, head: bytes) -> Iterator[Opened]:
     encoding = detect_encoding(head)
     if encoding is None:
-        yield name, path
+        yield from _unpacked(name, path)
         return
     with _temporary_file() as copy, path.open("rb") as log:
         decode(log, encoding, copy)
+        yield from _unpacked(name, Path(copy.name))
+
+
+def _unpacked(name: str, path: Path) -> Iterator[Opened]:
+    """Yield a log without the envelopes of its lines, if it has any."""
+    sample = sample_lines(path)
+    if not may_be_envelope(sample):
+        yield name, path
+        return
+    from pytest_hetgpu.analysis.logs.envelopes import find_envelope
+
+    envelope = find_envelope(sample)
+    if envelope is None:
+        yield name, path
+        return
+    with _temporary_file() as copy, path.open("rb") as log:
+        copy.writelines(envelope.unpack(log))
+        copy.flush()
         yield name, Path(copy.name)
 
 
