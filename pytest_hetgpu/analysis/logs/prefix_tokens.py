@@ -22,8 +22,13 @@ _TIMES = (
     r"\+\d+(?:\.\d+)?m?s",
 )
 TIME = rf"(?:{'|'.join(_TIMES)})(?![\w:])"
-# A number alone is a time only in brackets: seconds since a start.
-BRACKETED_TIME = rf"[\[(<] *(?:{TIME}|[+]?\d+\.\d+ ?m?s?)(?=[^\w\s]|\s*[\])>]) *[\])>]"
+TIME_FORMS = (
+    *(rf"(?:[\[(<] *)?{form}(?![\w:])(?: ?[\])>])?" for form in _TIMES),
+    # A number alone is a time only in brackets: seconds since a start.
+    r"[\[(<] *[+]?\d+\.\d+ ?m?s?[\])>]",
+)
+# All of them begin so, with the names of a day and a month at most.
+NEAR_A_DIGIT = lazy(r"[\[(<+ ]*(?:[A-Z]\w\w,? ){0,2} ?\d")
 WORD = r"[.@/~%*=-]*\w[\w.@/~%*=-]*"
 TAG = rf"{WORD}(?:\[\d+\])?:(?!\w)"
 BRACKET = r"\[[^\[\]]{0,160}\]|\([^()]{0,160}\)|<[^<>]{0,160}>|\{[^{}]{0,300}\}"

@@ -16,15 +16,15 @@ from pathlib import Path
 from pytest_hetgpu.analysis.logs.lines import known_prefix, parse_line, strip_controls, without_facts
 from pytest_hetgpu.analysis.logs.prefix_tokens import (
     BRACKET,
-    BRACKETED_TIME,
     CONTENT,
     LEVEL,
     NAME,
+    NEAR_A_DIGIT,
     NO_HOST,
     RANK_IN_BRACKET,
     RANKED,
     TAG,
-    TIME,
+    TIME_FORMS,
     WORD,
     is_content,
     literal,
@@ -87,9 +87,13 @@ def prefix_of(path: Path) -> re.Pattern[str] | None:
     Raise OSError if the log cannot be read.
     """
     # A prefix is before the first version of a line that is overwritten.
-    firsts = (raw.lstrip(b"\r").partition(b"\r")[0] for raw in sample_lines(path))
-    lines = [strip_controls(without_facts(first.decode(errors="replace"))) for first in firsts]
-    return learn_prefix(lines) or learn_prefix([parse_line(line, 0).text for line in lines])
+    firsts = (raw.lstrip(b"\r").partition(b"\r")[0][:_LONGEST] for raw in sample_lines(path))
+    lines = [without_facts(first.decode(errors="replace")) for first in firsts]
+    lines = [line if line.isprintable() else strip_controls(line) for line in lines]
+    learned = learn_prefix(lines)
+    if learned or not lines or sum(known_prefix(line) is not None for line in lines) < len(lines) * _HALF:
+        return learned
+    return learn_prefix([parse_line(line, 0).text for line in lines])
 
 
 def learn_prefix(lines: Sequence[str]) -> re.Pattern[str] | None:
@@ -142,7 +146,9 @@ def _candidates(tokens: Sequence[_Token], spots: Sequence[_Spot]) -> Iterator[tu
     timed = any(token.kind == "time" for token in tokens)
     take = partial(_take, spots=spots)
     share = _NEARLY_ALL if tokens else _HALF
-    yield from take("time", f"{BRACKETED_TIME}|{TIME}", share=share)
+    if sum(NEAR_A_DIGIT.match(spot.line, spot.at) is not None for spot in spots) >= len(spots) * share:
+        for form in TIME_FORMS:
+            yield from take("time", form, share=share)
     if not tokens:
         yield from take("number", r"[ \t]*\d+(?![\w.])")
         yield from take("indent", r"[ \t]+")

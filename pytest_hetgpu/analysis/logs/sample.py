@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-_BYTES = 1 << 16
-_MOST_LINES = 250
+_BYTES = 1 << 15
+_MOST_LINES = 80
 
 
 def sample_lines(path: Path) -> list[bytes]:
-    """Return whole lines of the log without their ends, up to 250 from each of three places; none of a missing log."""
+    """Return whole lines of the log without their ends, up to 80 from each of three places; none of a missing log."""
     try:
         with path.open("rb") as log:
             size = path.stat().st_size
