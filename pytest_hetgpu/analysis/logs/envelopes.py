@@ -21,13 +21,13 @@ _FEWEST_WORDS = 1.5
 _LONGEST_RECORD = 1 << 20
 _MOST_LINES_OF_A_RECORD = 2000
 _DEPTH = 4
+_LONGEST_FACT = 100
 
 # Names of fields with the message: they decide only between fields that are equally likely.
 _MESSAGES = lazy(r"(?i)(?:.*[.@_])?(?:log|message|msg|line|text|textPayload|body)$")
-_HOSTS = (r"(?i)(?:.*[._])?(?:_?hostname|host|host\.name|node|node_?name|pod|pod_?name|instance|computer)$", str)
-_RANKS = r"(?i)(?:.*[._])?(?:global_?rank|rank|task_?id|procid)$"
-_TIMED = r"(?i)@?(?:.*[._])?(?:time|timestamp|ts|date|_?realtime_timestamp|timegenerated)$"
-_HOST, _RANK, _TIMESTAMP = lazy(_HOSTS[0]), lazy(_RANKS), lazy(_TIMED)
+_HOST = lazy(r"(?i)(?:.*[._])?(?:_?hostname|host|host\.name|node|node_?name|pod|pod_?name|instance|computer)$")
+_RANK = lazy(r"(?i)(?:.*[._])?(?:global_?rank|rank|task_?id|procid)$")
+_TIMESTAMP = lazy(r"(?i)@?(?:.*[._])?(?:time|timestamp|ts|date|_?realtime_timestamp|timegenerated)$")
 _WHOLE_TIME = lazy(rf"\W*{TIME}\W*")
 _PAIR = lazy(r'([\w.@/-]+)=("(?:[^"\\]|\\.)*"|[^\s"]*)(?:\s+|$)')
 _HEADER = lazy(r"[@\w. /()-]{1,40}")
@@ -54,7 +54,7 @@ def find_envelope(sample: Sequence[bytes]) -> Envelope | None:
     for parse in (_json, _pairs):
         found = [record for line in lines if (record := parse(line))]
         if len(found) >= len(lines) * _NEARLY_ALL and (message := _message(found)):
-            return Envelope(_by_line(parse, message))
+            return Envelope(_by_line(parse, message, _fact_names(found, message)))
     return _csv_export(lines)
 
 
@@ -118,7 +118,7 @@ def _message(records: Sequence[Record]) -> str | None:
     return max(scores, key=lambda name: scores[name], default=None)
 
 
-def _by_line(parse: Parse, message: str) -> Callable[[Iterable[bytes]], Iterator[bytes]]:
+def _by_line(parse: Parse, message: str, names: Sequence[str]) -> Callable[[Iterable[bytes]], Iterator[bytes]]:
     def unpack(lines: Iterable[bytes]) -> Iterator[bytes]:
         for raw in lines:
             record = parse(raw.decode(errors="replace").strip()) if len(raw) < _LONGEST_RECORD else None
@@ -127,23 +127,32 @@ def _by_line(parse: Parse, message: str) -> Callable[[Iterable[bytes]], Iterator
                 yield raw
                 continue
             # Carriage returns end lines without counting them.
-            facts = _facts(record, message)
+            facts = _facts(record, names)
             inner = [facts + line for line in re.split(r"\r?\n", text.rstrip("\r\n"))]
             yield "\r".join(inner).encode(errors="replace") + b"\n"
 
     return unpack
 
 
-def _facts(record: Record, message: str) -> str:
-    """Return the host, rank and time that fields name, as `parse_line` reads them."""
-    found = ["", "", ""]
-    for name, value in record.items():
-        if name == message or len(value) > 100:
-            continue
-        for place, pattern in enumerate((_HOST, _RANK, _TIMESTAMP)):
-            if not found[place] and pattern.match(name) and (place != 1 or value.isdigit()):
-                found[place] = FACTS.sub("", value)
-    return "\x1e{}\x1f{}\x1f{}\x1e".format(*found) if any(found) else ""
+def _fact_names(records: Sequence[Record], message: str) -> tuple[str, str, str]:
+    """Return the names of the fields with the host, the rank and the time; empty without one.
+
+    A host or rank that is the same in all records distinguishes no writers.
+    """
+    names = dict.fromkeys(name for record in records for name in record if name != message)
+    found = []
+    for pattern in (_HOST, _RANK, _TIMESTAMP):
+        fitting = (name for name in names if pattern.match(name))
+        different = (name for name in fitting if len({record.get(name) for record in records}) > 1)
+        found.append(next(different, ""))
+    return found[0], found[1], found[2]
+
+
+def _facts(record: Record, names: Sequence[str]) -> str:
+    """Return the host, rank and time of a record, as `parse_line` reads them."""
+    host, rank, time = (FACTS.sub("", record.get(name, ""))[:_LONGEST_FACT] for name in names)
+    rank = rank if rank.isdigit() and len(rank) < 8 else ""
+    return f"\x1e{host}\x1f{rank}\x1f{time}\x1e" if host or rank or time else ""
 
 
 def _csv_export(lines: Sequence[str]) -> Envelope | None:
@@ -156,7 +165,7 @@ def _csv_export(lines: Sequence[str]) -> Envelope | None:
         message = _message([dict(zip(names, row, strict=True)) for row in records]) if records else None
         quoted = any('"' in line for line in lines)
         if message and (quoted or _MESSAGES.match(message)) and len(records) >= len(lines) * _NEARLY_ALL / 2:
-            return Envelope(_by_row(names, message, delimiter))
+            return Envelope(_by_row(names, message, delimiter, records))
     return None
 
 
@@ -189,8 +198,11 @@ def _whole_records(lines: Iterable[bytes]) -> Iterator[tuple[bytes, int]]:
         yield b"".join(held), len(held)
 
 
-def _by_row(names: Sequence[str], message: str, delimiter: str) -> Callable[[Iterable[bytes]], Iterator[bytes]]:
+def _by_row(
+    names: Sequence[str], message: str, delimiter: str, sample: Sequence[Sequence[str]]
+) -> Callable[[Iterable[bytes]], Iterator[bytes]]:
     place = list(names).index(message)
+    facts_of = _fact_names([dict(zip(names, row, strict=True)) for row in sample], message)
 
     def unpack(lines: Iterable[bytes]) -> Iterator[bytes]:
         for number, (record, count) in enumerate(_whole_records(lines)):
@@ -198,7 +210,7 @@ def _by_row(names: Sequence[str], message: str, delimiter: str) -> Callable[[Ite
             if row is None or len(row) != len(names):
                 yield record
                 continue
-            facts = _facts(dict(zip(names, row, strict=True)), message)
+            facts = _facts(dict(zip(names, row, strict=True)), facts_of)
             text = "" if number == 0 and row == list(names) else row[place].rstrip("\r\n")
             before = sum(column.count("\n") for column in row[:place])
             body = "\n".join(facts + line for line in text.replace("\r\n", "\n").split("\n"))

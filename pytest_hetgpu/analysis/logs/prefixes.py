@@ -263,7 +263,8 @@ def _ended(tokens: Sequence[_Token], spots: Sequence[_Spot]) -> list[_Token]:
 
 def _compiled(shorter: Sequence[_Token], taken: Sequence[_Token]) -> re.Pattern[str]:
     """Return the pattern of a prefix. A line with the time alone has a `shorter` one."""
-    host, rank = _host(taken), _rank(taken)
+    # A fact that is the same on all lines distinguishes no writers, and a collector's name for a host is often its own.
+    host, rank = (token if token and len(set(token.values)) > 1 else None for token in (_host(taken), _rank(taken)))
     time = next((token for token in taken if token.kind == "time"), None)
     texts = [_with_group(token, host, rank, time) for token in taken]
     gaps = [token.gap for token in taken]

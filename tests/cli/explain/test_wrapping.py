@@ -16,6 +16,11 @@ from tests.cli.explain.wrapping import ONE_LINE_MORE, WRAPS
 
 DATA = Path(__file__).parents[2] / "data" / "logs"
 FIELDS = ("outcome", "key", "function", "signal", "detail")
+#: Known prefixes that name one host or rank for all lines, which the reports of several processes contradict.
+NAMING = frozenset(
+    ("compose", "compose-times", "colours", "ansible", "kubectl-prefix", "hydra-rank", "ray", "pdsh", "clush")
+    + ("openmpi-tag", "openmpi5-tag", "openmpi-timestamp-tag", "openmpi-rank", "srun-label", "srun-label-wide")
+)
 # Made up in the forms of CPython's traceback.c and of UCX's src/ucs/debug/debug.c.
 TRACEBACK = """\
 loading data
@@ -59,12 +64,14 @@ def answer(path: Path) -> dict[str, Any]:
 def compared(found: dict[str, Any], wrap: str = "") -> dict[str, Any]:
     """Return the fields that must be equal; a CSV export has its header before the first line."""
     line = found["line"] and found["line"] - (wrap in ONE_LINE_MORE)
+    if wrap in NAMING:
+        return {name: found[name] for name in ("outcome", "failed")}
     return {name: found[name] for name in FIELDS} | {"line": line, "failed": found["failed"]}
 
 
 def check(wrap: str, lines: Sequence[str], expected: dict[str, Any], log: Path) -> None:
     log.write_text(WRAPS[wrap](lines), encoding="utf-8", errors="replace")
-    assert compared(answer(log), wrap) == compared(expected)
+    assert compared(answer(log), wrap) == compared(expected, wrap * (wrap in NAMING))
 
 
 @pytest.fixture(scope="module")
@@ -103,6 +110,6 @@ def test_every_log_of_the_corpus(wrap: str, lacking: Callable[[str, str], None],
         log = tmp_path / "a.log"
         log.write_text(WRAPS[wrap](lines_of(path)), encoding="utf-8", errors="replace")
         found = compared(answer(log), wrap)
-        if found != compared(expected):
-            wrong[path.name] = (compared(expected)["key"], found["key"], found["outcome"])
+        if found != (wanted := compared(expected, wrap * (wrap in NAMING))):
+            wrong[path.name] = (wanted, found)
     assert wrong == {}

@@ -83,7 +83,7 @@ PREFIXES: dict[str, Prefix] = {
     "cloudwatch-export": lambda _, t: f"{iso(t, 3)} ",
     "slurm-times": lambda _, t: f"[{iso(t, 3, zone='')}] ",
     "logcli": lambda _, t: f'{iso(t, 0)} {{namespace="train", pod="trainer-worker-0"}} ',
-    "logcli-labels": lambda _, t: f'{iso(t, 0, zone="+01:00")} {{}} ',
+    "logcli-labels": lambda _, t: f"{iso(t, 0, zone='+01:00')} {{}} ",
     "datadog-agent": lambda _, t: f"{iso(t, 0, ' ', ' UTC')} | CORE | INFO | (pkg/logs/tailer.go:12 in forward) | ",
     "python-logging": lambda _, t: f"{t:%Y-%m-%d %H:%M:%S}{fraction(t, 3, ',')} - train - INFO - ",
     "python-level": lambda _, t: f"{t:%Y-%m-%d %H:%M:%S}{fraction(t, 3, ',')} ERROR ",
