@@ -210,8 +210,11 @@ def _by_row(
             if row is None or len(row) != len(names):
                 yield record
                 continue
+            if number == 0 and row == list(names):
+                yield b"\n" * count
+                continue
             facts = _facts(dict(zip(names, row, strict=True)), facts_of)
-            text = "" if number == 0 and row == list(names) else row[place].rstrip("\r\n")
+            text = row[place].rstrip("\r\n")
             before = sum(column.count("\n") for column in row[:place])
             body = "\n".join(facts + line for line in text.replace("\r\n", "\n").split("\n"))
             yield b"\n" * before + body.encode(errors="replace") + b"\n" * max(1, count - before - text.count("\n"))

@@ -44,7 +44,8 @@ RANK_IN_BRACKET = lazy(r"(?i)\W(?:(?:rank|task|worker|proc|process)[\s=:_#-]{0,2
 CONTENT = (
     r"(?:"
     # The host and process of Open MPI (opal/util/output.c) and of UCX (ucs/debug/log.c), the latter after a time.
-    r"(?:\[\d+\.\d+\] (?=.*\bUC[XC]\b))?\[(?!\d{4}-\d\d-\d\dT)(?=[^\[\]\s:]*[A-Za-z])[^\[\]\s:/]+:\d+(?:\s*:\s*\w+)*\s*\]"
+    r"(?:\[\d+\.\d+\] (?=.*\bUC[XC]\b))?"
+    r"\[(?!\d{4}-\d\d-\d\dT)(?=[^\[\]\s:]*[A-Za-z])[^\[\]\s:/]+:\d+(?:\s*:\s*\w+)*\s*\]"
     # The host, process and thread of NCCL and RCCL, see debug.cc.
     r"|(?=[\d.-]*[A-Za-z])[\w.-]+:\d+:\d+ \["
     # Severity and date of glog, with a bracket by torch.

@@ -206,30 +206,34 @@ def _common_indent(spots: Sequence[_Spot]) -> tuple[str, list[_Spot]]:
 
 
 def _may_end(tokens: Sequence[_Token], spots: Sequence[_Spot]) -> bool:
-    """Return whether the prefix may end after these tokens. Other text must be shown to be none of the lines' content.
-
-    Lines that are empty or indented behind a prefix show that it is no part of a sentence.
-    """
-    last, before = tokens[-1], tokens[-2] if len(tokens) > 1 else None
-    if last.kind in ("time", "indent", "stream"):
+    """Return whether the prefix may end after these tokens: by its structure, or as lines of their own follow."""
+    last = tokens[-1]
+    if _ends_by_structure(tokens, spots):
         return True
-    if all(token.kind == "sign" for token in tokens):
-        return bool(last.gap) and set(last.values) <= _SIGNS and len(spots) > 1
-    if last.kind == "number":
-        return last.counts and all("\t" in spot.line[: spot.at] for spot in spots)
-    if last.kind == "sign" and before and before.kind == "number" and before.counts:
-        return True
-    if last.kind == "tag" and before and (before.kind == "word" or "[" in last.values[0]):
-        return True
-    timed = any(token.kind == "time" for token in tokens)
+    if last.kind == "number" or all(token.kind == "sign" for token in tokens):
+        return False
+    named = any(map(_is_named, tokens))
     wrapped = any(_is_wrapped(spot, last.gap) for spot in spots)
     if last.kind == "word":
         level = LEVEL.fullmatch(last.values[0]) is not None
-        named = any(map(_is_named, tokens)) and all(token.constant for token in tokens)
-        return bool(last.gap) and ((timed and _is_named(last)) or (wrapped and (level or named)))
-    if last.kind == "sign" and not set(last.values) <= _SIGNS:
-        return False
-    return wrapped or (any(map(_is_named, tokens)) and len(spots) >= _ENOUGH)
+        return bool(last.gap) and wrapped and (level or (named and all(token.constant for token in tokens)))
+    sign = last.kind == "sign" and not set(last.values) <= _SIGNS
+    return not sign and (wrapped or (named and len(spots) >= _ENOUGH))
+
+
+def _ends_by_structure(tokens: Sequence[_Token], spots: Sequence[_Spot]) -> bool:
+    """Return whether the last token alone shows that it is no part of a sentence."""
+    last, before = tokens[-1], tokens[-2] if len(tokens) > 1 else None
+    if last.kind == "sign" and not (before and before.kind == "number" and before.counts):
+        signs = all(token.kind == "sign" and set(token.values) <= _SIGNS for token in tokens)
+        return signs and bool(last.gap) and len(spots) > 1
+    if last.kind == "number":
+        return last.counts and all("\t" in spot.line[: spot.at] for spot in spots)
+    if last.kind == "word":
+        return bool(last.gap) and _is_named(last) and any(token.kind == "time" for token in tokens)
+    if last.kind == "tag":
+        return before is not None and (before.kind == "word" or "[" in last.values[0])
+    return last.kind in ("time", "indent", "stream", "sign")
 
 
 def _is_named(token: _Token) -> bool:

@@ -20,7 +20,9 @@ def texts(lines: list[str]) -> list[str]:
     return [parse_line(line, 1, learned).text for line in lines]
 
 
-@pytest.mark.parametrize("prefix", ["2026-11-20 08:11:27,123 ", "Nov  2 08:11:27 node7 python[77]: ", "[   12.345678] "])
+@pytest.mark.parametrize(
+    "prefix", ["2026-11-20 08:11:27,123 ", "Nov  2 08:11:27 node7 python[77]: ", "[   12.345678] "]
+)
 def test_indentation_and_a_librarys_own_prefix_stay(prefix: str) -> None:
     whole = [*TRACEBACK, *CRASH]
     assert texts([prefix + line for line in whole]) == whole
@@ -64,7 +66,9 @@ def test_a_few_lines_of_a_library_among_times_stay() -> None:
 
 
 def test_facts_are_kept() -> None:
-    lines = [f"Nov  2 08:11:27 node{number % 3} train[7{number}]: rank {number % 3} | x{number}" for number in range(30)]
+    lines = [
+        f"Nov  2 08:11:27 node{number % 3} train[7{number}]: rank {number % 3} | x{number}" for number in range(30)
+    ]
     line = parse_line(lines[4], 1, learn_prefix(lines))
     assert (line.host, line.time, line.whole) == ("node1", "Nov  2 08:11:27", lines[4])
     lines = [f"rank {number % 3} | {text}" for number, text in enumerate(TRACEBACK * 3)]

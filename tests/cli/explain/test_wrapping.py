@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,10 @@ DATA = Path(__file__).parents[2] / "data" / "logs"
 FIELDS = ("outcome", "key", "function", "signal", "detail")
 #: Known prefixes that name one host or rank for all lines, which the reports of several processes contradict.
 NAMING = frozenset(
-    ("compose", "compose-times", "colours", "ansible", "kubectl-prefix", "hydra-rank", "ray", "pdsh", "clush")
-    + ("openmpi-tag", "openmpi5-tag", "openmpi-timestamp-tag", "openmpi-rank", "srun-label", "srun-label-wide")
+    (
+        *("compose", "compose-times", "colours", "ansible", "kubectl-prefix", "hydra-rank", "ray", "pdsh", "clush"),
+        *("openmpi-tag", "openmpi5-tag", "openmpi-timestamp-tag", "openmpi-rank", "srun-label", "srun-label-wide"),
+    )
 )
 # Made up in the forms of CPython's traceback.c and of UCX's src/ucs/debug/debug.c.
 TRACEBACK = """\
@@ -75,7 +77,7 @@ def check(wrap: str, lines: Sequence[str], expected: dict[str, Any], log: Path) 
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[tuple[list[str], dict[str, Any]]]]:
+def small(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[list[str], dict[str, Any]]]:
     """Some logs and their answers."""
     log = tmp_path_factory.mktemp("bare") / "a.log"
     logs = [TRACEBACK, UCX, *map(lines_of, sorted(DATA.glob("*.log"))[:8])]
@@ -84,7 +86,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[tuple[list[
         log.write_text("\n".join(lines) + "\n", encoding="utf-8")
         found.append((lines, answer(log)))
     assert len({answer["outcome"] for _, answer in found}) > 2
-    yield found
+    return found
 
 
 @pytest.mark.parametrize("wrap", WRAPS)
