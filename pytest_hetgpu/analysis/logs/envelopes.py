@@ -151,7 +151,7 @@ def _fact_names(records: Sequence[Record], message: str) -> tuple[str, str, str]
 def _facts(record: Record, names: Sequence[str]) -> str:
     """Return the host, rank and time of a record, as `parse_line` reads them."""
     host, rank, time = (FACTS.sub("", record.get(name, ""))[:_LONGEST_FACT] for name in names)
-    rank = rank if rank.isdigit() and len(rank) < 8 else ""
+    rank = rank if rank.isascii() and rank.isdecimal() and len(rank) < 8 else ""
     return f"\x1e{host}\x1f{rank}\x1f{time}\x1e" if host or rank or time else ""
 
 

@@ -77,7 +77,7 @@ class _Token:
     @cached_property
     def is_rank(self) -> bool:
         """Whether values are small numbers from 0 on."""
-        numbers = {int(value) for value in self.values if len(value) < _LONGEST_NUMBER}
+        numbers = {int(value) for value in self.values if len(value) < _LONGEST_NUMBER and value.strip().isdecimal()}
         return 0 in numbers and not self.counts and max(numbers) < 4 * len(numbers)
 
 
@@ -137,7 +137,7 @@ def _is_at_content(spots: Sequence[_Spot], *, started: bool) -> bool:
 
 def _grow(values: Iterable[str]) -> bool:
     """Return whether nearly all values are numbers that grow from line to line."""
-    numbers = [int(value) for value in values if value.isdigit() and len(value) < _LONGEST_NUMBER]
+    numbers = [int(value) for value in values if value.isdecimal() and len(value) < _LONGEST_NUMBER]
     up = sum(before < after for before, after in pairwise(numbers))
     return len(numbers) > 1 and up >= (len(numbers) - 1) * _MOST_KNOWN
 
@@ -257,9 +257,9 @@ def _is_start(spot: _Spot) -> bool:
 def _ended(tokens: Sequence[_Token], spots: Sequence[_Spot]) -> list[_Token]:
     """Return the tokens with as many blanks at the end as nearly all lines have; the rest is indentation."""
     last = tokens[-1]
-    if last.gap != r"[ \t]*":
-        return list(tokens)
     blanks = [spot.line[: spot.at] for spot in spots if spot.at < len(spot.line)]
+    if last.gap != r"[ \t]*" or not blanks:
+        return list(tokens)
     counts = sorted(len(before) - len(before.rstrip(" \t")) for before in blanks)
     least = counts[int(len(counts) * (1 - _NEARLY_ALL))]
     return [*tokens[:-1], _Token(last.kind, last.pattern, last.values, rf"[ \t]{{0,{least}}}")]

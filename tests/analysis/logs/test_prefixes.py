@@ -86,6 +86,12 @@ def test_a_known_prefix_may_precede_the_learned_one(tmp_path: Path) -> None:
     assert parse_line("0: 08:11:27.123 | " + TRACEBACK[3], 1, prefix_of(log)).text == TRACEBACK[3]
 
 
+@pytest.mark.parametrize("line", ["node1 | ", "[\u00b2] words", "\u00b2: ", "\u0663\twords", "08:11:27 "])
+def test_a_prefix_without_content_or_with_odd_digits(line: str) -> None:
+    for lines in ([line], [line] * 9, [line, "", line]):
+        assert len(texts(lines)) == len(lines)
+
+
 def test_a_missing_log_has_no_prefix(tmp_path: Path) -> None:
     assert prefix_of(tmp_path / "none.log") is None
 
