@@ -50,7 +50,7 @@ def explain(log: Path, knowledge: KnownFailures) -> Explanation:
     texts = find_texts(log, knowledge.texts if found else knowledge.harmless_texts)
     common = Explanation(
         outcome=Kind.UNKNOWN,
-        noise=tuple(_quoted(log, noise) for noise in knowledge.harmless_texts_in(texts)),
+        noise=tuple(_quoted(log, noise, result) for noise in knowledge.harmless_texts_in(texts)),
         versions=result.versions,
         exits=result.exits,
         lines=result.lines,
@@ -67,15 +67,15 @@ def explain(log: Path, knowledge: KnownFailures) -> Explanation:
     return replace(common, outcome=found[0].kind, signature=found[0], others=found[1:], known=known)
 
 
-def _quoted(log: Path, noise: HarmlessText) -> HarmlessText:
+def _quoted(log: Path, noise: HarmlessText, result: ScanResult) -> HarmlessText:
     """Return the noise entry with the text of its line."""
-    return next((noise.quoted(line.text) for line in read_lines(log, noise.line, noise.line)), noise)
+    return next((noise.quoted(line.text) for line in read_lines(log, noise.line, noise.line, result.prefix)), noise)
 
 
 def _is_run(result: ScanResult) -> bool:
     """Return whether the log is of a run: its ranks or its launcher show, or it shows several results."""
     results = sum(sign.proof is not Proof.STATUS for sign in result.signs)
-    return bool(result.records.hellos or results > 1 or is_program_running((*result.head, *result.tail)))
+    return bool(result.records.hellos or results > 1 or is_program_running(result.ends))
 
 
 def _failures(log: Path, result: ScanResult) -> tuple[tuple[Signature, ...], tuple[Signature, ...]]:

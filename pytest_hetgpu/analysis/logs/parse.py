@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from pytest_hetgpu.analysis.logs.lines import parse_line
+from pytest_hetgpu.analysis.logs.lines import parse_line, strip_controls
 from pytest_hetgpu.analysis.logs.mpi_version import fact_name, parse_mpi_version
 from pytest_hetgpu.analysis.logs.outline import Outline, first_rank_line
+from pytest_hetgpu.analysis.logs.prefixes import prefix_of
 from pytest_hetgpu.analysis.logs.program_lines import last_program_line
 from pytest_hetgpu.analysis.logs.records import RecordReader, Records
 from pytest_hetgpu.analysis.logs.scan import Scan, ScannedLine, Subscription
@@ -103,6 +105,16 @@ class ScanResult:
     lines: int
     outline: Outline = field(default_factory=Outline)
     signs: tuple[Success, ...] = ()
+    prefix: re.Pattern[str] | None = None
+
+    @cached_property
+    def ends(self) -> tuple[str, ...]:
+        """The first and last lines without the learned prefix, then also without known ones."""
+        whole = [self._without_learned(line) for line in (*self.head, *self.tail)]
+        return (*whole, *(parse_line(line, 0).text for line in whole))
+
+    def _without_learned(self, line: str) -> str:
+        return line if self.prefix is None else self.prefix.sub("", strip_controls(line), count=1)
 
     @property
     def ranks(self) -> Mapping[Process, int]:
@@ -121,7 +133,7 @@ class ScanResult:
         """The number of the program's last own line in the tail."""
         first = self.lines - len(self.tail) + 1
         told = {other.signature.line - first for other in self.matches}
-        place = last_program_line(self.tail, told)
+        place = last_program_line([parse_line(line, 0, self.prefix).text for line in self.tail], told)
         return None if place is None else first + place
 
 
@@ -143,11 +155,12 @@ def scan_log(
     ]
     subscriptions += [_proof_subscription(proof)] if proof else []
     subscriptions += [adapter.subscription for adapter in adapters]
-    scan = Scan(subscriptions, DEBUG_NOISE, whole=proof is not None)
+    prefix = prefix_of(path)
+    scan = Scan(subscriptions, DEBUG_NOISE, prefix, whole=proof is not None)
     scan.file(path)
     for adapter in adapters:
         adapter.finish()
-    outline.started = first_rank_line(scan.head)
+    outline.started = first_rank_line([parse_line(text, 0, prefix).text for text in scan.head])
     ranks = records.finish()
     return ScanResult(
         records=ranks,
@@ -159,7 +172,8 @@ def scan_log(
         tail=scan.tail,
         lines=scan.lines,
         outline=outline,
-        signs=() if _some_not_done(ranks) else _all_signs(signs, scan),
+        signs=() if _some_not_done(ranks) else _all_signs(signs, scan, prefix),
+        prefix=prefix,
     )
 
 
@@ -169,10 +183,10 @@ def _some_not_done(records: Records) -> bool:
     return size > 0 and len(records.done) < size
 
 
-def _all_signs(signs: SuccessSigns, scan: Scan) -> tuple[Success, ...]:
+def _all_signs(signs: SuccessSigns, scan: Scan, prefix: re.Pattern[str] | None) -> tuple[Success, ...]:
     """Return the signs of success in the order of lines; in the last lines weaker ones count, too."""
     first = scan.lines - len(scan.tail) + 1
-    last = [parse_line(text, number) for number, text in enumerate(scan.tail, first)]
+    last = [parse_line(text, number, prefix) for number, text in enumerate(scan.tail, first)]
     return (*(sign for sign in signs.found if sign.line < first), *signs_in(last))
 
 
@@ -218,7 +232,7 @@ def failures(path: Path, result: ScanResult, matches: Sequence[FailureMatch]) ->
     if not (found and found[0].key.startswith(_GAVE_UP)):
         return found
     first = found[0]
-    before = read_lines(path, max(1, first.line - _BEFORE), first.line - 1)
+    before = read_lines(path, max(1, first.line - _BEFORE), first.line - 1, result.prefix)
     said = last_error(before, first.ranks[0] if len(first.ranks) == 1 else None)
     if said is None:
         return found
@@ -227,7 +241,7 @@ def failures(path: Path, result: ScanResult, matches: Sequence[FailureMatch]) ->
 
 def course(path: Path, result: ScanResult) -> Course:
     """Return the course of the run whose log in `path` gave `result`."""
-    return Course(result.outline, result.signs, result.lines, lambda first, last: read_lines(path, first, last))
+    return Course(result.outline, result.signs, result.lines, lambda first, last: read_lines(path, first, last, result.prefix))
 
 
 def _connections(proof: TransportLogReader, carried: Iterable[str]) -> tuple[Connection, ...]:

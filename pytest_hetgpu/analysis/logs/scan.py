@@ -6,13 +6,14 @@ A log is bytes: NULs, broken UTF-8, carriage returns and endless lines are ordin
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
 from pytest_hetgpu.analysis.logs.colours import ColouredBlock, without_colours
-from pytest_hetgpu.analysis.logs.lines import parse_line
+from pytest_hetgpu.analysis.logs.lines import parse_line, without_facts
 from pytest_hetgpu.analysis.logs.noise_filter import NoiseFilter
 from pytest_hetgpu.analysis.logs.repeats import LEAST_SIZE, TAIL, Repeats
 from pytest_hetgpu.extensions.signatures.base import LogLine
@@ -36,19 +37,20 @@ class ScannedLine:
 
     raw: bytes
     number: int
+    prefix: re.Pattern[str] | None = field(default=None, repr=False, compare=False)
     _parsed: LogLine | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def parsed(self) -> LogLine:
         """The line as parsers get it; parsed once for all of them."""
         if self._parsed is None:
-            self._parsed = parse_line(self.raw, self.number)
+            self._parsed = parse_line(self.raw, self.number, self.prefix)
         return self._parsed
 
     @property
     def text(self) -> str:
         """The line as text, without NULs and colours; invalid UTF-8 is replaced."""
-        return without_colours(self.raw).decode(errors="replace").replace("\0", "")
+        return without_facts(without_colours(self.raw).decode(errors="replace").replace("\0", ""))
 
 
 @dataclass(slots=True)
@@ -65,12 +67,19 @@ class Scan:
     """Scan that feeds subscriptions; `head` and `tail` keep the first and last lines, `lines` counts all.
 
     A line with one of the words `noise` is passed to no subscription. A long block of such lines also ends every
-    context. Unless `whole` is set, a large log is read without most of its repeated lines (`repeats`).
+    context. `prefix` is taken off each line that is parsed. Unless `whole` is set, a large log is read without most of
+    its repeated lines (`repeats`).
     """
 
     def __init__(
-        self, subscriptions: Sequence[Subscription], noise: Sequence[bytes] = (), *, whole: bool = True
+        self,
+        subscriptions: Sequence[Subscription],
+        noise: Sequence[bytes] = (),
+        prefix: re.Pattern[str] | None = None,
+        *,
+        whole: bool = True,
     ) -> None:
+        self._prefix = prefix
         self._subscriptions = subscriptions
         self._noise = NoiseFilter(noise)
         self._index = _index(tuple(tuple(one.triggers) for one in subscriptions), tuple(noise))
@@ -190,7 +199,7 @@ class Scan:
         hit = None if words is None else self._hit(words)
         if hit is None or not (hit or self._pending):
             return at
-        self._give(ScannedLine(coloured.whole(at, end), self._number), hit)
+        self._give(ScannedLine(coloured.whole(at, end), self._number, self._prefix), hit)
         self._number += block[end] == _LINE_FEED
         return end + 1
 
@@ -203,7 +212,7 @@ class Scan:
             if hit is None:
                 self._pass_over(block, at, end)
             else:
-                self._give(ScannedLine(coloured.whole(at, end), self._number), hit)
+                self._give(ScannedLine(coloured.whole(at, end), self._number, self._prefix), hit)
         ended_by = block[end : end + 1]
         self._number += ended_by == b"\n"
         return end + (ended_by in (b"\n", b"\r"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping
 from io import FileIO
 from pathlib import Path
@@ -28,9 +29,10 @@ def find_texts(path: Path, wanted: Iterable[str]) -> Mapping[str, int]:
         return {}
 
 
-def read_lines(path: Path, first: int, last: int) -> tuple[LogLine, ...]:
+def read_lines(path: Path, first: int, last: int, prefix: re.Pattern[str] | None = None) -> tuple[LogLine, ...]:
     """Return the lines from number `first` to `last`, both included; an overwritten line counts as one.
 
+    `prefix` is that learned from the log.
     Raise OSError if the log cannot be read; an endless line is cut.
     """
     with path.open("rb") as log:
@@ -44,7 +46,7 @@ def read_lines(path: Path, first: int, last: int) -> tuple[LogLine, ...]:
             else:
                 number += ends
         while number <= last and (raw := log.readline(LONGEST_LINE)):
-            found.append(parse_line(raw, number))
+            found.append(parse_line(raw, number, prefix))
             number += raw.endswith(b"\n")
     return tuple(found)
 

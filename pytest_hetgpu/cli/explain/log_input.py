@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
-import shlex
 import shutil
 import stat
 import sys
@@ -12,49 +10,106 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import IO
 
+from pytest_hetgpu.analysis.logs.sample import may_be_envelope, sample_lines
+from pytest_hetgpu.cli.explain.encodings import decode, detect_encoding
+from pytest_hetgpu.cli.explain.packed import (
+    HEAD,
+    MOST_LAYERS,
+    UnpackingLimit,
+    is_archive,
+    packed_as,
+    unpack,
+    unpack_members,
+)
 from pytest_hetgpu.errors import UsageError
 
 STDIN = "-"
-_CHUNK = 1 << 20
-_SAMPLE = 4096
-_FEWEST_CHARACTERS = 4
 
-_PACKED = (
-    (b"\x1f\x8b", "gzip", "zcat"),
-    (b"BZh", "bzip2", "bzcat"),
-    (b"\xfd7zXZ\x00", "xz", "xzcat"),
-    (b"\x28\xb5\x2f\xfd", "zstd", "zstdcat"),
-    (b"PK\x03\x04", "zip", "unzip -p"),
-)
-# Longer marks first: that of UTF-32 begins like that of UTF-16.
-_MARKS = (
-    (codecs.BOM_UTF32_LE, "utf-32-le"),
-    (codecs.BOM_UTF32_BE, "utf-32-be"),
-    (codecs.BOM_UTF16_LE, "utf-16-le"),
-    (codecs.BOM_UTF16_BE, "utf-16-be"),
-)
+Opened = tuple[str, "Path | UsageError"]
+"""A log's name as it is shown, and its path or the reason why it cannot be read."""
 
 
-@contextmanager
-def open_log(name: str) -> Iterator[Path]:
-    """Open the log `name` as a regular file. A pipe or device is read once; UTF-16 and UTF-32 are decoded.
+def open_logs(name: str) -> Iterator[Opened]:
+    """Yield each log in `name`: a file, a pipe, a packed file, an archive, or a folder with any of them.
 
-    Raises UsageError if there is no such log, and for packed data.
+    A path is valid until the next is asked for. A pipe or device is read once. UTF-16 and UTF-32 are decoded. Logs of a
+    folder or archive are named FOLDER/FILE and ARCHIVE:MEMBER.
     """
     try:
-        with _regular_file(name) as path, path.open("rb") as log:
-            head = log.read(_SAMPLE)
-            log.seek(0)
-            _refuse_packed(name, head)
-            encoding = detect_encoding(head)
-            if encoding is None:
-                yield path
-                return
-            with _temporary_file() as copy:
-                _decode(log, encoding, copy)
-                yield Path(copy.name)
+        if name != STDIN and Path(name).is_dir():
+            from pytest_hetgpu.cli.explain.folders import logs_in
+
+            for path in logs_in(Path(name)):
+                yield from open_logs(str(path))
+            return
+        with _regular_file(name) as path:
+            yield from _layer(name, path, None, MOST_LAYERS)
+    except UsageError as error:
+        yield name, error
     except (OSError, ValueError) as error:
-        raise UsageError(f"{name}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+        yield name, UsageError(f"{name}: cannot be read: {getattr(error, 'strerror', None) or error}")
+
+
+def _layer(name: str, path: Path, limit: UnpackingLimit | None, layers: int) -> Iterator[Opened]:
+    """Yield the logs in a regular file; at most `layers` of packing are removed."""
+    with path.open("rb") as log:
+        head = log.read(HEAD)
+    kind = packed_as(head)
+    if kind is None:
+        yield from _plain(name, path, head)
+        return
+    if not layers:
+        raise UsageError(f"{name}: is packed more than {MOST_LAYERS} times")
+    limit = limit or UnpackingLimit(name, path.stat().st_size)
+    if is_archive(kind):
+        yield from _archive(name, path, kind, limit, layers)
+        return
+    with _temporary_file() as copy:
+        if not unpack(kind, path, copy, limit):
+            sys.stderr.write(f"{name}: is packed ({kind}) and cut off or damaged; what comes before is read\n")
+        yield from _layer(name, Path(copy.name), limit, layers - 1)
+
+
+def _archive(name: str, path: Path, kind: str, limit: UnpackingLimit, layers: int) -> Iterator[Opened]:
+    from pytest_hetgpu.cli.explain.folders import is_log
+
+    empty = True
+    for member, unpacked in unpack_members(kind, path, limit, is_log):
+        empty, shown = False, f"{name}:{member}"
+        if isinstance(unpacked, UsageError):
+            yield shown, unpacked
+        else:
+            yield from _layer(shown, unpacked, limit, layers - 1)
+    if empty:
+        raise UsageError(f"{name}: is an archive ({kind}) without a log")
+
+
+def _plain(name: str, path: Path, head: bytes) -> Iterator[Opened]:
+    encoding = detect_encoding(head)
+    if encoding is None:
+        yield from _unpacked(name, path)
+        return
+    with _temporary_file() as copy, path.open("rb") as log:
+        decode(log, encoding, copy)
+        yield from _unpacked(name, Path(copy.name))
+
+
+def _unpacked(name: str, path: Path) -> Iterator[Opened]:
+    """Yield a log without the envelopes of its lines, if it has any."""
+    sample = sample_lines(path)
+    if not may_be_envelope(sample):
+        yield name, path
+        return
+    from pytest_hetgpu.analysis.logs.envelopes import find_envelope
+
+    envelope = find_envelope(sample)
+    if envelope is None:
+        yield name, path
+        return
+    with _temporary_file() as copy, path.open("rb") as log:
+        copy.writelines(envelope.unpack(log))
+        copy.flush()
+        yield name, Path(copy.name)
 
 
 @contextmanager
@@ -63,8 +118,6 @@ def _regular_file(name: str) -> Iterator[Path]:
     if name == STDIN:
         with _copy_pipe(_standard_input()) as copy:
             yield copy
-    elif path.is_dir():
-        raise UsageError(f"{name}: is a directory; name the log in it (of a run of ours scenarios/ID/output.log)")
     elif stat.S_ISREG(path.stat().st_mode):
         yield path
     else:
@@ -92,37 +145,3 @@ def _temporary_file() -> AbstractContextManager[IO[bytes]]:
     import tempfile
 
     return tempfile.NamedTemporaryFile(prefix="hetgpu-")
-
-
-def _refuse_packed(name: str, head: bytes) -> None:
-    for magic, kind, tool in _PACKED:
-        if head.startswith(magic) and not head.isascii():
-            log = "LOG" if name == STDIN else shlex.quote(name)
-            raise UsageError(f"{name}: is packed ({kind}); unpack it: {tool} {log} | hetgpu explain")
-
-
-def detect_encoding(head: bytes) -> str | None:
-    """Return the encoding of a log with characters wider than a byte, by its beginning; None for all others.
-
-    Without a byte order mark, Latin letters show it: every other byte is zero.
-    """
-    marked = next((encoding for mark, encoding in _MARKS if head.startswith(mark)), None)
-    if marked:
-        return marked
-    characters = len(head) // 2
-    first, second = head[0::2].count(0), head[1::2].count(0)
-    most, few = characters * 0.6, characters * 0.02
-    if characters < _FEWEST_CHARACTERS:
-        return None
-    return "utf-16-le" if second >= most and first <= few else "utf-16-be" if first >= most and second <= few else None
-
-
-def _decode(log: IO[bytes], encoding: str, copy: IO[bytes]) -> None:
-    decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
-    first = True
-    while chunk := log.read(_CHUNK):
-        text = decoder.decode(chunk)
-        copy.write(text.removeprefix("\ufeff").encode() if first else text.encode())
-        first = False
-    copy.write(decoder.decode(b"", final=True).encode())
-    copy.flush()

@@ -33,8 +33,8 @@ _VARIABLE = lazy(r"0x[0-9a-f]+|\([^()]*\)|\[[^\[\]]*\]|<[^<>]*>|\S*\d{3,}\S*|\b\
 class LogLine:
     """One line as parsers get it; `number` counts from 1.
 
-    `text` is without NULs, escape sequences and prefixes of a launcher or log collector; `rank` and `host` come from
-    such a prefix. `whole` is the line as the log has it.
+    `text` is without NULs, escape sequences and prefixes of a launcher or log collector. `rank`, `host` and `time` come
+    from such a prefix; the time is as it is written there. `whole` is the line as the log has it.
     """
 
     text: str
@@ -42,6 +42,7 @@ class LogLine:
     rank: int | None = None
     host: str | None = None
     whole: str = ""
+    time: str | None = None
 
     @property
     def quote(self) -> str:
