@@ -158,7 +158,7 @@ def _facts(record: Record, names: Sequence[str]) -> str:
 def _csv_export(lines: Sequence[str]) -> Envelope | None:
     """Return the envelope of an export with a header of column names and a column of quoted messages."""
     for delimiter in ",;\t":
-        names = next(csv.reader([lines[0]], delimiter=delimiter), [])
+        names = _row(lines[0].encode(), delimiter) or []
         if len(names) < 2 or not all(map(_HEADER.fullmatch, names)) or any(map(str.isdigit, names)):
             continue
         records = [row for row in _rows(lines[1:], delimiter, len(names)) if len(row) == len(names)]

@@ -131,8 +131,10 @@ def _is_at_content(spots: Sequence[_Spot], *, started: bool) -> bool:
         for match in matches
         if match and not ({"time"} & match.groupdict().keys() or (started and "host" in match.groupdict()))
     ]
+    # A name and a colon are known before some texts only.
+    most = 1 if any("host" in match.groupdict() for match in found) else _MOST_KNOWN
     # Growing numbers are those of lines, as by `nl`.
-    return len(found) > len(left) * _MOST_KNOWN and not _grow(match.groupdict().get("rank") or "" for match in found)
+    return len(found) >= len(left) * most and not _grow(match.groupdict().get("rank") or "" for match in found)
 
 
 def _grow(values: Iterable[str]) -> bool:

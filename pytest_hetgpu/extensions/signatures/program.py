@@ -158,7 +158,7 @@ class Program(LogParser):
         if key not in self._said and len(self._said) >= _MOST:
             return
         known = self._said.setdefault(key, said)
-        if known.line.quote == line.quote:
+        if known.line.text == line.text:
             known.last = line.number
         named = _RANK.search(line.text[:_LONGEST])
         rank = int(named["rank"] or named["bare"]) if named else line.rank

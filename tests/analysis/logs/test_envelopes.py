@@ -69,6 +69,7 @@ def test_a_quote_that_is_never_closed_costs_no_line() -> None:
         ['{"step": 1, "loss": 2.5}', '{"step": 2, "loss": 2.25}'],
         ["a=1 b=2", "a=2 b=3"],
         ["one line"],
+        ["10%\r20%,\r30%", "a\r,b", "c,d"],
     ],
 )
 def test_programs_own_records_are_no_envelopes(lines: list[str]) -> None:

@@ -107,7 +107,7 @@ def test_no_dialect_fails_on_a_real_log_that_was_shuffled(data: st.DataObject) -
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        (".", "is a directory; name the log in it"),
+        (".", "is a directory without a log"),
         ("none.log", "cannot be read: No such file or directory"),
         ("a\0b", "cannot be read"),
     ],

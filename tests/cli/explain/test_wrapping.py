@@ -67,7 +67,9 @@ def compared(found: dict[str, Any], wrap: str = "") -> dict[str, Any]:
     """Return the fields that must be equal; a CSV export has its header before the first line."""
     line = found["line"] and found["line"] - (wrap in ONE_LINE_MORE)
     if wrap in NAMING:
-        return {name: found[name] for name in ("outcome", "failed")}
+        # The tag of a launcher shows that a program ran.
+        outcome = "unknown" if found["outcome"] == "passed" else found["outcome"]
+        return {"outcome": outcome, "failed": found["failed"]}
     return {name: found[name] for name in FIELDS} | {"line": line, "failed": found["failed"]}
 
 
