@@ -77,15 +77,15 @@ class Outline:
             self.errors[line.rank] = line
 
 
-def first_rank_line(head: Sequence[str]) -> int | None:
+def first_rank_line(head: Sequence[str], texts: Sequence[str]) -> int | None:
     """Return the number of the first line that only a rank writes, from the first lines of the log.
 
-    A help text between rules, and a message about a start, is a launcher's.
+    `texts` are the same lines without prefixes. Help texts between rules, and messages about a start, are not of ranks.
     """
     inside = False
-    for number, text in enumerate(head, 1):
+    for number, (whole, text) in enumerate(zip(head, texts, strict=True), 1):
         inside ^= _RULE.match(text) is not None
-        if not inside and is_rank_line(text) and not _ABOUT_START.search(text):
+        if not inside and not _ABOUT_START.search(whole) and (is_rank_line(whole) or is_rank_line(text)):
             return number
     return None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -160,7 +160,7 @@ def scan_log(
     scan.file(path)
     for adapter in adapters:
         adapter.finish()
-    outline.started = first_rank_line([parse_line(text, 0, prefix).text for text in scan.head])
+    outline.started = first_rank_line(scan.head, [parse_line(text, 0, prefix).text for text in scan.head])
     ranks = records.finish()
     return ScanResult(
         records=ranks,
@@ -241,7 +241,8 @@ def failures(path: Path, result: ScanResult, matches: Sequence[FailureMatch]) ->
 
 def course(path: Path, result: ScanResult) -> Course:
     """Return the course of the run whose log in `path` gave `result`."""
-    return Course(result.outline, result.signs, result.lines, lambda first, last: read_lines(path, first, last, result.prefix))
+    read = partial(read_lines, path, prefix=result.prefix)
+    return Course(result.outline, result.signs, result.lines, read)
 
 
 def _connections(proof: TransportLogReader, carried: Iterable[str]) -> tuple[Connection, ...]:

@@ -22,7 +22,7 @@ from pytest_hetgpu.cli.explain import packed
 from pytest_hetgpu.cli.main import main
 
 LOG = (Path(__file__).parents[2] / "data" / "logs" / "openmpi5-ucx-guarded.log").read_bytes()
-GOOD = b"$ mpirun -np 2 ./a.out\nstep 1 residual 2.0\n"
+GOOD = b"$ mpirun -np 2 ./a.out\nstep 1 residual 2.0\ndone\n"
 Answers = dict[str, dict[str, Any]]
 
 
