@@ -194,7 +194,8 @@ class StackSampler:
                 threads = parse_py_spy(out) if not code else None
                 if threads is not None:
                     seen = {"tool": "py-spy", "threads": threads}  # type: Fields
-                    return seen if not is_broken(threads) else dict(seen, **self.by_gdb(pid, trouble))
+                    whole = way != [] and not is_broken(threads)
+                    return seen if whole else dict(seen, **self.by_gdb(pid, trouble))
                 trouble.append(f"py-spy: {text}")
         return dict({"tool": "proc", "trouble": trouble}, **self.by_gdb(pid, trouble))
 
