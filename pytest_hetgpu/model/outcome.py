@@ -39,6 +39,10 @@ __all__ = [
 ]
 
 
+STOPPED = "the run was stopped"
+"""Reason of a cell without a verdict, because a signal or an interrupt of pytest ended the run."""
+
+
 @dataclass(frozen=True, slots=True)
 class LinkBandwidth:
     """The bandwidth between the nodes of a placement, measured in the run itself: an upper bound for bandwidths.

@@ -29,12 +29,12 @@ def apply_expectations(
     """Return the verdict on a run of this kind and signature; `known` are ids of known failures that match.
 
     An expectation applies if all its conditions hold. If a fact that it names is unknown, it does not apply, and the
-    note gives the reason. A run that was cut short matches no expectation.
+    note gives the reason. A cell that the end of the whole run cut short was not run, and matches no expectation.
     """
     if kind is Kind.SKIPPED:
         return Ruling(Verdict.NOT_RUN)
-    if run.result.interrupted is not None:
-        return Ruling(Verdict.NEW)
+    if run.result.interrupted is not None or (run.result.spent and kind is Kind.UNKNOWN):
+        return Ruling(Verdict.NOT_RUN)
     applicable, note = _applicable(run)
     fitting = next((e for e in applicable if _fits(e, kind, signature, known, run.result)), None)
     if fitting:

@@ -91,8 +91,8 @@ def text(kind: Kind, key: str = "key@place") -> dict[str, Any]:
         (HANG, {**BROKEN, "exits": (RankExit(1, code=143),), **text(Kind.ERROR)}, Kind.HANG),
         ({"returncode": -11}, {**BROKEN, **EXITED, **text(Kind.ERROR)}, Kind.ERROR),
         ({"returncode": 139}, {**BROKEN, "exits": (RankExit(1, code=139),), **text(Kind.ERROR)}, Kind.CRASH),
-        ({"interrupted": "SIGINT", "returncode": -15}, {}, Kind.ERROR),
-        ({"interrupted": "SIGINT", "returncode": -15}, {**BROKEN, **text(Kind.CRASH, SEGV)}, Kind.ERROR),
+        ({"interrupted": "SIGINT", "returncode": -15}, {}, Kind.UNKNOWN),
+        ({"interrupted": "SIGINT", "returncode": -15}, {**BROKEN, **text(Kind.CRASH, SEGV)}, Kind.UNKNOWN),
         # Results.
         ({}, {"wrong": ("rank 0: 1 wrong element",)}, Kind.WRONG_RESULT),
         ({"returncode": 1}, {"wrong": ("rank 0: 1 wrong element",), **text(Kind.ERROR)}, Kind.WRONG_RESULT),
@@ -113,7 +113,8 @@ def text(kind: Kind, key: str = "key@place") -> dict[str, Any]:
 def test_the_decisive_finding(run: dict[str, Any], seen: dict[str, Any], kind: Kind) -> None:
     found = outcome(case(run=run, **seen))
     assert found.kind is kind
-    assert found.verdict is (Verdict.OK if kind is Kind.PASSED else Verdict.NEW)
+    failed = Verdict.NOT_RUN if "interrupted" in run else Verdict.NEW
+    assert found.verdict is (Verdict.OK if kind is Kind.PASSED else failed)
     assert "\n" not in found.why
     assert bool(found.why) is (kind is not Kind.PASSED)
     if found.findings:
@@ -185,7 +186,14 @@ BAD = {"run": CRASHED, "signatures": (signature(),), **DIED}
         ((NOW_AND_THEN,), BAD, Verdict.KNOWN, SEGV),
         ((NOW_AND_THEN,), {"run": {"returncode": 3}, **BROKEN}, Verdict.CHANGED, f"expected crash {SEGV}, got error"),
         ((NOW_AND_THEN, expectation(Kind.HANG)), {}, Verdict.FIXED, "expected hang, passed: remove the expectation"),
-        ((expectation(Kind.ERROR),), {"run": {"interrupted": "SIGINT"}}, Verdict.NEW, "cut short by SIGINT"),
+        (
+            (expectation(Kind.UNKNOWN),),
+            {"run": {"interrupted": "SIGINT"}},
+            Verdict.NOT_RUN,
+            "the run was stopped (SIGINT)",
+        ),
+        ((), {"run": {"spent": "the run's time was spent", "timed_out": True}}, Verdict.NOT_RUN, "time was spent"),
+        ((), {"run": {"spent": "time was spent", "timed_out": True}, **BAD}, Verdict.NEW, SEGV),
     ],
 )
 def test_verdicts(expected: tuple[Expectation, ...], of: dict[str, Any], verdict: Verdict, why: str) -> None:

@@ -293,7 +293,7 @@ USERS_ONLY = {
     "py-spy": spy(7, "exchange (/home/me/train.py:40)", "<module> (/home/me/train.py:80)"),
     "gdb": "[New LWP 78]\nThread 1 (Thread 0x7f (LWP 75)):\n#0  exchange (n=3) at wave.c:9\n#1  main () at wave.c:3\n",
     "gdb-bt": "#0  0x00007f11 in exchange (n=3) at wave.c:9\n#1  0x00007f12 in main () at wave.c:3\n",
-    "faulthandler": 'Current thread 0x00007f12 (most recent call first):\n  File "/home/me/train.py", line 40 in exchange\n',
+    "faulthandler": 'Thread 0x00007f12 (most recent call first):\n  File "/home/me/train.py", line 40 in exchange\n',
 }
 
 

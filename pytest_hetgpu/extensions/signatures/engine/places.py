@@ -43,7 +43,7 @@ class StackFrame(NamedTuple):
 
 
 def is_machinery(function: str, place: str) -> bool:
-    """Return whether a function, at a place `FILE:LINE`, is of the import system or of `harness.py`, by its name alone."""
+    """Return whether a function, at a place `FILE:LINE`, is of the import system or of `harness.py`, by name alone."""
     return function.strip("_") in _MACHINERY or place.partition(":")[0] == "harness.py"
 
 
