@@ -37,7 +37,7 @@ from pytest_hetgpu.store.files import PRIVATE, write_atomically
 from pytest_hetgpu.store.redaction.redact import redact_json
 
 FILE = "stacks.json"
-SECONDS = 5.0  # for all of it
+SECONDS = 10.0  # for all of it
 GAP = 0.4  # seconds between two samples
 _EXTRA_WAIT = 3.0  # further seconds to wait for the answer of a node
 _HELLO_BYTES = 4 << 20  # bytes of the output that are searched for hello records of ranks

@@ -66,7 +66,7 @@ def hanging(place: Path, *options: str) -> subprocess.Popen[str]:
 
 
 def ended_in_order(run: Path, own: Path, stacks: Path) -> None:
-    """The cell in flight has no verdict. It is a skip in our JUnit and in pytest's, and no process of a stack is left."""
+    """The cell in flight has no verdict: a skip in our JUnit and in pytest's. No process of a stack is left."""
     (hang,) = (cell for cell in read_cells(run) if cell.label == HANG)
     assert (hang.outcome.kind, hang.outcome.verdict) == (Kind.UNKNOWN, Verdict.NOT_RUN)
     assert hang.outcome.why.startswith("the run was stopped")
