@@ -176,7 +176,7 @@ def judge_run(
         timeline=timeline(run, ends) if kind is not Kind.SKIPPED else None,
         facts={**job.demand.facts, **evidence.facts, **_devices(evidence)},
         wire=result.wire,
-        notes=tuple(map(_one_line, (*_run_notes(run), *of_speed))),
+        notes=tuple(map(_one_line, (*_run_notes(run, ruling, signature), *of_speed))),
         inconclusive=inconclusive,
         away=unavailable(run, signature),
     )
@@ -200,8 +200,10 @@ def _speed_notes(run: FinishedRun, findings: Sequence[Finding]) -> tuple[tuple[s
         return (), False
 
 
-def _run_notes(run: FinishedRun) -> Iterator[str]:
-    """Yield irregularities around the run: output that was dropped, hosts that were leased on this machine only."""
+def _run_notes(run: FinishedRun, ruling: expectation.Ruling, signature: Signature | None) -> Iterator[str]:
+    """Yield irregularities around the run: dropped output, hosts leased on this machine only, a missing frame."""
+    if ruling.expectation and run.result.frameless and expectation.lacks_frame(ruling.expectation, signature):
+        yield f"expected {expectation.describe(ruling.expectation)}, and no frame could be read: {run.result.frameless}"
     if run.result.left_out:
         yield f"{run.result.left_out} bytes from the middle of its output were not kept (--hetgpu-output)"
     for host, why in run.result.leased_here.items():

@@ -83,6 +83,7 @@ class RunResult:
         unleased: hosts that others may have used during the run.
         leased_here: hosts leased on this machine only, with the reason.
         unplugged: interfaces that existed before a failed run and not after it: `eth0 of node1 is gone`.
+        frameless: reason why no core file of a failed run was read, "" if one was.
         launcher_gone: the launcher, a file of this machine, did not exist any more after a failed run.
 
     """
@@ -105,6 +106,7 @@ class RunResult:
     leased_here: Mapping[str, str] = field(default_factory=dict)
     unplugged: tuple[str, ...] = ()
     launcher_gone: bool = False
+    frameless: str = ""
 
     @property
     def signal(self) -> int | None:

@@ -27,6 +27,7 @@ from pytest_hetgpu.extensions.runtimes.base import (
     ignore,
     testinfra_host,
 )
+from pytest_hetgpu.extensions.runtimes.process import cores
 from pytest_hetgpu.extensions.runtimes.process.kernel import custody
 from pytest_hetgpu.extensions.runtimes.process.ledger import OWNER_FILE, tracker
 from pytest_hetgpu.extensions.runtimes.process.segments import Segments
@@ -58,8 +59,8 @@ class Local(Runtime):
 
         `survivors` are named `NAME (PID)`. `quiet` is the time since the last write to `output`.
         """
-        with sink(output) as file, custody.held(), temporary() as own:
-            segments = Segments()
+        with sink(output) as file, custody.held(), temporary() as private:
+            segments, own = Segments(), {**private, **cores.variables(private)}
             tree = Tree({**home(own), **inherited(os.environ), **own, **command.env}, os.urandom(8).hex())
             started, clock = time.time(), time.monotonic()
             ended, interrupted = False, None
@@ -78,6 +79,8 @@ class Local(Runtime):
             finally:
                 returncode = tree.clear(self.grace)
                 segments.clear()
+            # The launcher of a hanging job may be healthy, and a rank have died.
+            frameless = cores.report(own, file) if returncode != 0 and interrupted is None else ""
         return RunResult(
             argv=command.argv,
             returncode=returncode,
@@ -88,6 +91,7 @@ class Local(Runtime):
             quiet=quiet,
             interrupted=interrupted,
             survivors=tuple(tree.survivors.values()),
+            frameless=frameless,
         )
 
     def absent(self, paths: Sequence[str]) -> tuple[str, ...]:

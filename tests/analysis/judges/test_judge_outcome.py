@@ -298,3 +298,35 @@ def test_a_reason_is_one_line_of_bounded_length() -> None:
     assert found.why.endswith("x...")
     exact = outcome(case(wrong=("x" * LONGEST_WHY,)))
     assert exact.why == "x" * LONGEST_WHY
+
+
+FRAMED = "SIGSEGV@libuct.so!uct_mm_ep_am_short"
+NO_CORE = "gdb is not installed"
+
+
+@pytest.mark.parametrize(
+    ("expected", "found", "frameless", "verdict"),
+    [
+        ("SIGSEGV", FRAMED, "", Verdict.KNOWN),
+        ("SIGSEGV@libuct.so", FRAMED, "", Verdict.KNOWN),
+        ("SIGSEGV@libuct.so", "SIGSEGV@libuct.so!another", "", Verdict.KNOWN),
+        ("SIGSEGV@libuct.so", "SIGSEGV@libucp.so!f", "", Verdict.CHANGED),
+        ("SIGBUS", FRAMED, "", Verdict.CHANGED),
+        (FRAMED, "SIGSEGV", NO_CORE, Verdict.KNOWN),
+        (FRAMED, "SIGSEGV", "", Verdict.CHANGED),
+        (FRAMED, "SIGBUS", NO_CORE, Verdict.CHANGED),
+        (FRAMED, "SIGSEGV@libuct.so", NO_CORE, Verdict.CHANGED),
+        ("no-component", "no-component@pml", "", Verdict.CHANGED),
+    ],
+)
+def test_a_crash_is_expected_with_less_or_without_a_frame(
+    expected: str, found: str, frameless: str, verdict: Verdict
+) -> None:
+    run = case(
+        {"expectations": (expectation(Kind.CRASH, signatures=(expected,)),)},
+        **{**BAD, "run": {**CRASHED, "frameless": frameless}, "signatures": (signature(Kind.CRASH, found),)},
+    )
+    judged = outcome(run)
+    assert judged.verdict is verdict
+    noted = f"expected crash {expected}, and no frame could be read: {NO_CORE}" in judged.notes
+    assert noted is (verdict is Verdict.KNOWN and bool(frameless))

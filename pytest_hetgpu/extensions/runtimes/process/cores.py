@@ -1,0 +1,112 @@
+"""Core files of a job of this machine: asked for by its ranks (`remote/cores.py`), read by gdb, and deleted.
+
+No setting of the system is changed. Only a kernel.core_pattern that writes into the working folder can be used.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from pytest_hetgpu.extensions.runtimes.process.core_file import CoreFacts, read_core
+
+VARIABLE = "HETGPU_CRASHES"
+_FOLDER = "crashes"
+_PATTERN = Path("/proc/sys/kernel/core_pattern")
+_MOST = 2  # core files that are read; the first ones tell why the job ended
+_MOST_FRAMES = 40
+_PATIENCE = 20.0  # seconds for gdb
+_QUIET = ("-nx", "-batch", "-iex", "set debuginfod enabled off", "-iex", "set auto-load no")
+_WORDS = ("-ex", "set width 0", "-ex", "set print frame-arguments none", "-ex", f"bt {_MOST_FRAMES}")
+_NO_FILE = "no process of the job wrote a core file"
+
+
+def obstacle(pattern: Path = _PATTERN) -> str:
+    """Return why core files cannot be read on this machine; "" if they can."""
+    try:
+        text = pattern.read_text(errors="replace").strip()
+    except OSError:
+        return "kernel.core_pattern cannot be read"
+    if text.startswith("|"):
+        return "kernel.core_pattern hands core files to a program"
+    if not text or "/" in text:
+        return "kernel.core_pattern does not write core files into the working folder"
+    return "" if shutil.which("gdb") else "gdb is not installed"
+
+
+def variables(own: Mapping[str, str]) -> dict[str, str]:
+    """Return the variable by which ranks write core files below the TMPDIR of a job; none if they cannot be read."""
+    if "TMPDIR" not in own or obstacle():
+        return {}
+    folder = Path(own["TMPDIR"], _FOLDER)
+    try:
+        folder.mkdir(0o700)
+    except OSError:
+        return {}
+    return {VARIABLE: str(folder)}
+
+
+def report(own: Mapping[str, str], output: int) -> str:
+    """Append a summary of the job's core files to the file descriptor `output`, and delete them.
+
+    Return why there is none: "" if at least one was read.
+    """
+    if VARIABLE not in own:
+        return obstacle() or "the job had no temporary folder"
+    found = sorted(_files(Path(own[VARIABLE])), key=lambda file: file.stat().st_mtime_ns)
+    lines: list[str] = []
+    for file in found:
+        if len(lines) < _MOST:
+            lines += ["\n".join(_lines(file, own["TMPDIR"]))]
+        with suppress(OSError):
+            file.unlink()
+    whole = [text for text in lines if text]
+    if whole:
+        with suppress(OSError):
+            os.write(output, ("\n" + "\n".join(whole) + "\n").encode(errors="replace"))
+    return "" if whole else "gdb could not read the core file" if found else _NO_FILE
+
+
+def _files(base: Path) -> Iterator[Path]:
+    """Yield the core files; each is in its process's folder, beside a link to the program."""
+    with suppress(OSError):
+        for folder in base.iterdir():
+            yield from (file for file in folder.iterdir() if not file.is_symlink() and file.is_file())
+
+
+def _lines(file: Path, temporary: str) -> Iterator[str]:
+    """Yield the summary of a core file: one line on the end of the process, then its frames; nothing without frames."""
+    try:
+        with file.open("rb") as core:
+            facts = read_core(core)
+        argv = ("gdb", *_QUIET, *_WORDS, os.path.realpath(file.with_name("program")), str(file))
+        environ = {**os.environ, "DEBUGINFOD_URLS": "", "LC_ALL": "C"}
+        done = subprocess.run(
+            argv, stdin=subprocess.DEVNULL, capture_output=True, env=environ, timeout=_PATIENCE, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return
+    text = done.stdout.decode(errors="replace").splitlines()
+    at = max((number for number, line in enumerate(text) if line.startswith("#0 ")), default=len(text))
+    frames = [line for line in text[at:] if line.startswith("#")]
+    if facts is None or not frames:
+        return
+    host = platform.node().partition(".")[0]
+    yield f"hetgpu: core: pid {file.parent.name} on {host} died of {facts.signal}{_where(facts, temporary)}"
+    yield from (f"hetgpu: core: {line}" for line in frames)
+
+
+def _where(facts: CoreFacts, temporary: str) -> str:
+    if facts.address is None:
+        return ""
+    detail = f" ({facts.detail})" if facts.detail else ""
+    full = ""
+    if facts.signal == "SIGBUS" and facts.file.startswith(f"{temporary.rstrip('/')}/"):
+        with suppress(OSError):
+            full = f"; TMPDIR {temporary} has {shutil.disk_usage(temporary).free >> 20} MiB free"
+    return f"{detail} at {facts.address:#x} in {facts.mapping}{full}"
