@@ -9,7 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from pytest_hetgpu.analysis.judges import expectation, speed
-from pytest_hetgpu.analysis.judges.base import FinishedRun, Judge, Precedence, RatedFinding, unavailable
+from pytest_hetgpu.analysis.judges.base import (
+    LOST_INTERFACE,
+    FinishedRun,
+    Judge,
+    Precedence,
+    RatedFinding,
+    unavailable,
+)
 from pytest_hetgpu.analysis.judges.communicator import CommunicatorJudge
 from pytest_hetgpu.analysis.judges.completeness import CompletenessJudge
 from pytest_hetgpu.analysis.judges.data import DataJudge
@@ -159,7 +166,7 @@ def judge_run(
     return Outcome(
         kind=kind,
         verdict=ruling.verdict,
-        why=_one_line(": ".join(filter(None, notes))),
+        why=_one_line("; ".join((": ".join(filter(None, notes)), *_full(result, signature)))),
         signature=signature,
         expectation=ruling.expectation,
         findings=findings,
@@ -202,12 +209,24 @@ def _speed_notes(run: FinishedRun, findings: Sequence[Finding]) -> tuple[tuple[s
 
 def _run_notes(run: FinishedRun, ruling: expectation.Ruling, signature: Signature | None) -> Iterator[str]:
     """Yield irregularities around the run: dropped output, hosts leased on this machine only, a missing frame."""
-    if ruling.expectation and run.result.frameless and expectation.lacks_frame(ruling.expectation, signature):
+    if (
+        ruling.verdict is Verdict.KNOWN
+        and ruling.expectation
+        and run.result.frameless
+        and expectation.lacks_frame(ruling.expectation, signature)
+    ):
         yield f"expected {expectation.describe(ruling.expectation)}, and no frame could be read: {run.result.frameless}"
     if run.result.left_out:
         yield f"{run.result.left_out} bytes from the middle of its output were not kept (--hetgpu-output)"
+    if run.result.unplugged and (signature is None or signature.key != LOST_INTERFACE):
+        yield f"the network was removed under the job: {', '.join(run.result.unplugged)}"
     for host, why in run.result.leased_here.items():
         yield f"{host} was leased on this machine only, so that jobs started elsewhere were not kept off it ({why})"
+
+
+def _full(result: RunResult, signature: Signature | None) -> tuple[str, ...]:
+    """Return the full file systems that explain a SIGBUS: its memory was mapped from a file."""
+    return result.full if signature and signature.signal == "SIGBUS" else ()
 
 
 def _drop_repeated_reason(note: str, why: str, signature: Signature | None) -> tuple[str, str]:

@@ -83,6 +83,7 @@ class RunResult:
         unleased: hosts that others may have used during the run.
         leased_here: hosts leased on this machine only, with the reason.
         unplugged: interfaces that existed before a failed run and not after it: `eth0 of node1 is gone`.
+        full: full file systems that a failed run used: `TMPDIR /tmp/x has 0 MiB free`.
         frameless: reason why no core file of a failed run was read, "" if one was.
         launcher_gone: the launcher, a file of this machine, did not exist any more after a failed run.
 
@@ -107,6 +108,7 @@ class RunResult:
     unplugged: tuple[str, ...] = ()
     launcher_gone: bool = False
     frameless: str = ""
+    full: tuple[str, ...] = ()
 
     @property
     def signal(self) -> int | None:

@@ -78,6 +78,7 @@ class Local(Runtime):
                     interrupted = _interrupted(overdue, TimeoutInfo(seconds, quiet, looking_here(tree.pids)))
             finally:
                 returncode = tree.clear(self.grace)
+                full = cores.full_places(own) if returncode != 0 else ()
                 segments.clear()
             # The launcher of a hanging job may be healthy, and a rank have died.
             frameless = cores.report(own, file) if returncode != 0 and interrupted is None else ""
@@ -92,6 +93,7 @@ class Local(Runtime):
             interrupted=interrupted,
             survivors=tuple(tree.survivors.values()),
             frameless=frameless,
+            full=full,
         )
 
     def absent(self, paths: Sequence[str]) -> tuple[str, ...]:

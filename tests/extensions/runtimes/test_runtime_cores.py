@@ -124,3 +124,12 @@ def test_relative_paths_keep_the_working_folder(
     _, output = run(tmp_path, "print(os.getcwd())\n")
     assert output.read_text() == f"{tmp_path}\n"
     assert shutil.which("gdb")
+
+
+def test_full_places_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cores, "_FULL", 1 << 60)
+    first, *_ = cores.full_places({"TMPDIR": str(tmp_path)})
+    assert first.startswith(f"TMPDIR {tmp_path} has ")
+    monkeypatch.setattr(cores, "_FULL", 0)
+    assert cores.full_places({"TMPDIR": str(tmp_path)}) == ()
+    assert cores.full_places({"TMPDIR": str(tmp_path / "gone")}) == ()

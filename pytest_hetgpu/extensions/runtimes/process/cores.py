@@ -23,6 +23,8 @@ _MOST_FRAMES = 40
 _PATIENCE = 20.0  # seconds for gdb
 _QUIET = ("-nx", "-batch", "-iex", "set debuginfod enabled off", "-iex", "set auto-load no")
 _WORDS = ("-ex", "set width 0", "-ex", "set print frame-arguments none", "-ex", f"bt {_MOST_FRAMES}")
+_SHARED_MEMORY = "/dev/shm"  # noqa: S108 - only its free space is read
+_FULL = 4 << 20  # bytes: less than a segment of shared memory
 _NO_FILE = "no process of the job wrote a core file"
 
 
@@ -62,7 +64,7 @@ def report(own: Mapping[str, str], output: int) -> str:
     lines: list[str] = []
     for file in found:
         if len(lines) < _MOST:
-            lines += ["\n".join(_lines(file, own["TMPDIR"]))]
+            lines += ["\n".join(_lines(file))]
         with suppress(OSError):
             file.unlink()
     whole = [text for text in lines if text]
@@ -72,6 +74,27 @@ def report(own: Mapping[str, str], output: int) -> str:
     return "" if whole else "gdb could not read the core file" if found else _NO_FILE
 
 
+def full_places(own: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the full file systems among those that hold shared memory of a job: `TMPDIR /tmp/x has 0 MiB free`.
+
+    A write to a mapped file of a full file system is a SIGBUS.
+    """
+    places = {"TMPDIR": own.get("TMPDIR", ""), "": _SHARED_MEMORY}
+    return tuple(
+        f"{name} {place} has {free >> 20} MiB free".strip()
+        for name, place in places.items()
+        if place and (free := _free(place)) is not None and free < _FULL
+    )
+
+
+def _free(place: str) -> int | None:
+    """Return the bytes that this user may still write; None if that cannot be read."""
+    try:
+        return shutil.disk_usage(place).free
+    except OSError:
+        return None
+
+
 def _files(base: Path) -> Iterator[Path]:
     """Yield the core files; each is in its process's folder, beside a link to the program."""
     with suppress(OSError):
@@ -79,7 +102,7 @@ def _files(base: Path) -> Iterator[Path]:
             yield from (file for file in folder.iterdir() if not file.is_symlink() and file.is_file())
 
 
-def _lines(file: Path, temporary: str) -> Iterator[str]:
+def _lines(file: Path) -> Iterator[str]:
     """Yield the summary of a core file: one line on the end of the process, then its frames; nothing without frames."""
     try:
         with file.open("rb") as core:
@@ -97,16 +120,12 @@ def _lines(file: Path, temporary: str) -> Iterator[str]:
     if facts is None or not frames:
         return
     host = platform.node().partition(".")[0]
-    yield f"hetgpu: core: pid {file.parent.name} on {host} died of {facts.signal}{_where(facts, temporary)}"
+    yield f"hetgpu: core: pid {file.parent.name} on {host} died of {facts.signal}{_where(facts)}"
     yield from (f"hetgpu: core: {line}" for line in frames)
 
 
-def _where(facts: CoreFacts, temporary: str) -> str:
+def _where(facts: CoreFacts) -> str:
     if facts.address is None:
         return ""
     detail = f" ({facts.detail})" if facts.detail else ""
-    full = ""
-    if facts.signal == "SIGBUS" and facts.file.startswith(f"{temporary.rstrip('/')}/"):
-        with suppress(OSError):
-            full = f"; TMPDIR {temporary} has {shutil.disk_usage(temporary).free >> 20} MiB free"
-    return f"{detail} at {facts.address:#x} in {facts.mapping}{full}"
+    return f"{detail} at {facts.address:#x} in {facts.mapping}"
