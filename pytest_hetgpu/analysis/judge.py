@@ -166,7 +166,7 @@ def judge_run(
     return Outcome(
         kind=kind,
         verdict=ruling.verdict,
-        why=_one_line("; ".join((": ".join(filter(None, notes)), *_full(result, signature)))),
+        why=_one_line("; ".join((": ".join(filter(None, notes)), *_full(result, signature, why)))),
         signature=signature,
         expectation=ruling.expectation,
         findings=findings,
@@ -224,9 +224,10 @@ def _run_notes(run: FinishedRun, ruling: expectation.Ruling, signature: Signatur
         yield f"{host} was leased on this machine only, so that jobs started elsewhere were not kept off it ({why})"
 
 
-def _full(result: RunResult, signature: Signature | None) -> tuple[str, ...]:
-    """Return the full file systems that explain a SIGBUS: its memory was mapped from a file."""
-    return result.full if signature and signature.signal == "SIGBUS" else ()
+def _full(result: RunResult, signature: Signature | None, why: str) -> tuple[str, ...]:
+    """Return the full file systems that explain a SIGBUS, whose memory was mapped from a file, or a lack of space."""
+    no_space = signature is not None and signature.key.startswith("no-space@")
+    return result.full if no_space or "SIGBUS" in why else ()
 
 
 def _drop_repeated_reason(note: str, why: str, signature: Signature | None) -> tuple[str, str]:

@@ -335,10 +335,18 @@ def test_a_crash_is_expected_with_less_or_without_a_frame(
 FULL = "TMPDIR /tmp/hetgpu-x has 0 MiB free"
 
 
-@pytest.mark.parametrize(("signal", "named"), [("SIGBUS", True), ("SIGSEGV", False)])
-def test_a_full_file_system_is_named_with_a_bus_error(signal: str, named: bool) -> None:
-    died = signature(Kind.CRASH, f"{signal}@libmpi.so!f", signal=signal)
-    found = outcome(case(**{**BAD, "run": {**CRASHED, "full": (FULL,)}, "signatures": (died,)}))
+@pytest.mark.parametrize(
+    ("seen", "named"),
+    [
+        ({"signatures": (signature(Kind.CRASH, "SIGBUS@libmpi.so!f", signal="SIGBUS"),)}, True),
+        ({"signatures": (signature(Kind.CRASH, "SIGSEGV@libmpi.so!f", signal="SIGSEGV"),)}, False),
+        ({"exits": (RankExit(0, signal=7),), "signatures": ()}, True),
+        ({"exits": (), "signatures": (signature(Kind.LAUNCH_FAILURE, "no-space@session-dir"),)}, True),
+    ],
+)
+def test_a_full_file_system_is_named_with_a_bus_error(seen: dict[str, Any], named: bool) -> None:
+    returncode = 1 if seen.get("exits") == () else 139
+    found = outcome(case(**{**BAD, "run": {"returncode": returncode, "full": (FULL,)}, **seen}))
     assert found.why.endswith(f"; {FULL}") is named
 
 
