@@ -1,7 +1,7 @@
 """Core files of a rank: where a crash of this process writes one, and how large it may be.
 
 Only the process's own limit, filter and working folder change, and only if HETGPU_CRASHES names a folder. The setting
-`kernel.core_pattern` must write into the working folder; the runtime checks that. (core(5), setrlimit(2))
+`kernel.core_pattern` must write into the working folder. (core(5), setrlimit(2))
 """
 
 from __future__ import annotations
@@ -18,6 +18,15 @@ PRIVATE_MEMORY = "0x11"  # private anonymous memory, and the first page of libra
 _SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "WORLD_SIZE", "SLURM_NTASKS")
 
 
+def is_readable() -> bool:
+    """Return whether the kernel writes core files into the working folder, and gdb is there to read them."""
+    try:
+        pattern = Path("/proc/sys/kernel/core_pattern").read_text(errors="replace").strip()
+    except OSError:
+        return False
+    return bool(pattern) and pattern[0] != "|" and "/" not in pattern and shutil.which("gdb") is not None
+
+
 def needs_working_folder() -> bool:
     """Return whether variables hold relative paths: of libraries, modules, or a library's log (`UCX_LOG_FILE`)."""
     names = [name for name in os.environ if name in ("LD_LIBRARY_PATH", "PYTHONPATH") or name.endswith("_FILE")]
@@ -28,9 +37,10 @@ def needs_working_folder() -> bool:
 def prepare() -> None:
     """Let a crash of this process leave a core file in a folder of its own, named by its pid; do nothing else."""
     base = os.environ.get(FOLDER)
-    if not base or needs_working_folder():
+    if not base or not is_readable() or needs_working_folder():
         return
     try:
+        Path(base).mkdir(mode=0o700, exist_ok=True)
         ranks = next((int(os.environ[name]) for name in _SIZES if os.environ.get(name, "").isdigit()), 1)
         folder = Path(base, str(os.getpid()))
         folder.mkdir(0o700)

@@ -36,7 +36,7 @@ class TypicalOutcome:
 
     @property
     def stopped(self) -> bool:
-        """Whether the end of its run cut it short: it says nothing about the cell."""
+        """Whether the end of its run cut it short, so that it has no outcome of its own."""
         return self.kind is Kind.UNKNOWN and not self.ran
 
     @property

@@ -27,7 +27,6 @@ from pytest_hetgpu.extensions.runtimes.base import (
     ignore,
     testinfra_host,
 )
-from pytest_hetgpu.extensions.runtimes.process import cores
 from pytest_hetgpu.extensions.runtimes.process.kernel import custody
 from pytest_hetgpu.extensions.runtimes.process.ledger import OWNER_FILE, tracker
 from pytest_hetgpu.extensions.runtimes.process.segments import Segments
@@ -59,8 +58,8 @@ class Local(Runtime):
 
         `survivors` are named `NAME (PID)`. `quiet` is the time since the last write to `output`.
         """
-        with sink(output) as file, custody.held(), temporary() as private:
-            segments, own = Segments(), {**private, **cores.variables(private)}
+        with sink(output) as file, custody.held(), temporary() as own:
+            segments = Segments()
             tree = Tree({**home(own), **inherited(os.environ), **own, **command.env}, os.urandom(8).hex())
             started, clock = time.time(), time.monotonic()
             ended, interrupted = False, None
@@ -78,10 +77,9 @@ class Local(Runtime):
                     interrupted = _interrupted(overdue, TimeoutInfo(seconds, quiet, looking_here(tree.pids)))
             finally:
                 returncode = tree.clear(self.grace)
-                full = cores.full_places(own) if returncode != 0 else ()
+                full = _full_places(own) if returncode != 0 else ()
                 segments.clear()
-            # The launcher of a hanging job may be healthy, and a rank have died.
-            frameless = cores.report(own, file) if returncode != 0 and interrupted is None else ""
+            frameless = _read_cores(own, file) if returncode != 0 and interrupted is None else ""
         return RunResult(
             argv=command.argv,
             returncode=returncode,
@@ -152,6 +150,19 @@ def _interrupted(overdue: OnTimeout, what: TimeoutInfo) -> str | None:
     return None
 
 
+def _full_places(own: Mapping[str, str]) -> tuple[str, ...]:
+    from pytest_hetgpu.extensions.runtimes.process import cores  # only failed runs need it
+
+    return cores.full_places(own)
+
+
+def _read_cores(own: Mapping[str, str], output: int) -> str:
+    """Append the core files of a failed job to its output; return why there are none."""
+    from pytest_hetgpu.extensions.runtimes.process import cores
+
+    return cores.report(own, output)
+
+
 def _content(path: str) -> bytes | None:
     """Read a file with system calls alone: each cell reads eight small files of /proc and /sys."""
     try:
@@ -199,7 +210,7 @@ def temporary() -> Iterator[dict[str, str]]:
     try:
         with suppress(OSError):
             (folder / OWNER_FILE).write_text(tracker().label)
-        yield {"TMPDIR": str(folder)}
+        yield {"TMPDIR": str(folder), "HETGPU_CRASHES": str(folder / "crashes")}
     finally:
         _remove(folder)
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from pytest_hetgpu.extensions.runtimes.process.core_file import CoreFacts, read_core
 
-VARIABLE = "HETGPU_CRASHES"
-_FOLDER = "crashes"
+FOLDER = "crashes"
+"""Name of the folder below the TMPDIR of a job in which ranks write core files."""
 _PATTERN = Path("/proc/sys/kernel/core_pattern")
 _MOST = 2  # core files that are read; the first ones tell why the job ended
 _MOST_FRAMES = 40
@@ -41,26 +41,14 @@ def obstacle(pattern: Path = _PATTERN) -> str:
     return "" if shutil.which("gdb") else "gdb is not installed"
 
 
-def variables(own: Mapping[str, str]) -> dict[str, str]:
-    """Return the variable by which ranks write core files below the TMPDIR of a job; none if they cannot be read."""
-    if "TMPDIR" not in own or obstacle():
-        return {}
-    folder = Path(own["TMPDIR"], _FOLDER)
-    try:
-        folder.mkdir(0o700)
-    except OSError:
-        return {}
-    return {VARIABLE: str(folder)}
-
-
 def report(own: Mapping[str, str], output: int) -> str:
     """Append a summary of the job's core files to the file descriptor `output`, and delete them.
 
     Return why there is none: "" if at least one was read.
     """
-    if VARIABLE not in own:
-        return obstacle() or "the job had no temporary folder"
-    found = sorted(_files(Path(own[VARIABLE])), key=lambda file: file.stat().st_mtime_ns)
+    if "TMPDIR" not in own:
+        return "the job had no temporary folder"
+    found = sorted(_files(Path(own["TMPDIR"], FOLDER)), key=lambda file: file.stat().st_mtime_ns)
     lines: list[str] = []
     for file in found:
         if len(lines) < _MOST:
@@ -71,7 +59,7 @@ def report(own: Mapping[str, str], output: int) -> str:
     if whole:
         with suppress(OSError):
             os.write(output, ("\n" + "\n".join(whole) + "\n").encode(errors="replace"))
-    return "" if whole else "gdb could not read the core file" if found else _NO_FILE
+    return "" if whole else obstacle() or ("gdb could not read the core file" if found else _NO_FILE)
 
 
 def full_places(own: Mapping[str, str]) -> tuple[str, ...]:

@@ -50,7 +50,7 @@ def is_machinery(function: str, place: str) -> bool:
 def is_shallow(frames: Sequence[StackFrame]) -> bool:
     """Return whether a library's call may be missing from a stack without one.
 
-    Either all frames are Python's, or the innermost ones are of a communication library, or could not be unwound.
+    Either there are only Python frames, or the innermost ones are of a communication library, or could not be unwound.
     """
     if any(frame.python for frame in frames) and all(frame.python for frame in frames):
         return True

@@ -8,7 +8,9 @@ from typing import NamedTuple
 
 from pytest_hetgpu.extensions.signatures.base import token
 from pytest_hetgpu.extensions.signatures.engine.places import (
-    StackFrame,
+    StackFrame as StackFrame,  # noqa: PLC0414 - its old place
+)
+from pytest_hetgpu.extensions.signatures.engine.places import (
     is_installed,
     is_internal,
     is_machinery,
@@ -157,7 +159,10 @@ def parse_facts(position: Position, said: str) -> Position:
         place=named.get("at", ""),
         doing=named.get("doing", ""),
         state=named.get("state", ""),
-        **{flag: any(name == flag for name, sign, _ in words if not sign) for flag in _FLAGS},
+        within=any(name == "within" for name, sign, _ in words if not sign),
+        moved=any(name == "moved" for name, sign, _ in words if not sign),
+        shallow=any(name == "shallow" for name, sign, _ in words if not sign),
+        internal=any(name == "internal" for name, sign, _ in words if not sign),
     )
 
 
