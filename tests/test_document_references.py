@@ -24,7 +24,7 @@ LINKING = (
     *sorted((ROOT / "containers").rglob("README.md")),
 )
 #: Variables that processes of a run pass to each other.
-INTERNAL = {"HETGPU_OWNER", "HETGPU_JOB", "HETGPU_NODE", "HETGPU_NAME"}
+INTERNAL = {"HETGPU_OWNER", "HETGPU_JOB", "HETGPU_NODE", "HETGPU_NAME", "HETGPU_CRASHES"}
 NAMED = re.compile(r"`((?:matrices|tests|benchmarks|containers|examples|requirements|docs)/[\w./-]*[\w/])(?:::\w+)?`")
 
 

@@ -9,7 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from pytest_hetgpu.analysis.judges import expectation, speed
-from pytest_hetgpu.analysis.judges.base import FinishedRun, Judge, Precedence, RatedFinding, unavailable
+from pytest_hetgpu.analysis.judges.base import (
+    LOST_INTERFACE,
+    FinishedRun,
+    Judge,
+    Precedence,
+    RatedFinding,
+    unavailable,
+)
 from pytest_hetgpu.analysis.judges.communicator import CommunicatorJudge
 from pytest_hetgpu.analysis.judges.completeness import CompletenessJudge
 from pytest_hetgpu.analysis.judges.data import DataJudge
@@ -162,7 +169,7 @@ def judge_run(
     return Outcome(
         kind=kind,
         verdict=ruling.verdict,
-        why=_one_line(": ".join(filter(None, notes))),
+        why=_one_line("; ".join((": ".join(filter(None, notes)), *_full(result, signature, why)))),
         signature=signature,
         expectation=ruling.expectation,
         findings=findings,
@@ -179,7 +186,7 @@ def judge_run(
         timeline=timeline(run, ends) if kind is not Kind.SKIPPED else None,
         facts={**job.demand.facts, **evidence.facts, **_devices(evidence)},
         wire=result.wire,
-        notes=tuple(map(_one_line, (*_run_notes(run), *of_speed))),
+        notes=tuple(map(_one_line, (*_run_notes(run, ruling, signature), *of_speed))),
         inconclusive=inconclusive,
         away=unavailable(run, signature),
     )
@@ -203,12 +210,27 @@ def _speed_notes(run: FinishedRun, findings: Sequence[Finding]) -> tuple[tuple[s
         return (), False
 
 
-def _run_notes(run: FinishedRun) -> Iterator[str]:
-    """Yield irregularities around the run: output that was dropped, hosts that were leased on this machine only."""
+def _run_notes(run: FinishedRun, ruling: expectation.Ruling, signature: Signature | None) -> Iterator[str]:
+    """Yield irregularities around the run: dropped output, hosts leased on this machine only, a missing frame."""
+    if (
+        ruling.verdict is Verdict.KNOWN
+        and ruling.expectation
+        and run.result.frameless
+        and expectation.lacks_frame(ruling.expectation, signature)
+    ):
+        yield f"expected {expectation.describe(ruling.expectation)}, and no frame could be read: {run.result.frameless}"
     if run.result.left_out:
         yield f"{run.result.left_out} bytes from the middle of its output were not kept (--hetgpu-output)"
+    if run.result.unplugged and (signature is None or signature.key != LOST_INTERFACE):
+        yield f"the network was removed under the job: {', '.join(run.result.unplugged)}"
     for host, why in run.result.leased_here.items():
         yield f"{host} was leased on this machine only, so that jobs started elsewhere were not kept off it ({why})"
+
+
+def _full(result: RunResult, signature: Signature | None, why: str) -> tuple[str, ...]:
+    """Return the full file systems that explain a SIGBUS, whose memory was mapped from a file, or a lack of space."""
+    no_space = signature is not None and signature.key.startswith("no-space@")
+    return result.full if no_space or "SIGBUS" in why else ()
 
 
 def _drop_repeated_reason(note: str, why: str, signature: Signature | None) -> tuple[str, str]:

@@ -37,7 +37,7 @@ from pytest_hetgpu.store.files import PRIVATE, write_atomically
 from pytest_hetgpu.store.redaction.redact import redact_json
 
 FILE = "stacks.json"
-SECONDS = 5.0  # for all of it
+SECONDS = 10.0  # for all of it
 GAP = 0.4  # seconds between two samples
 _EXTRA_WAIT = 3.0  # further seconds to wait for the answer of a node
 _HELLO_BYTES = 4 << 20  # bytes of the output that are searched for hello records of ranks
@@ -192,7 +192,7 @@ def _rank_stacks(one: Mapping[str, Any], host: str) -> RankStacks:
     rank, pid, samples = int(one["rank"]), int(one["pid"]), list(one["samples"])
     last = samples[-1] if samples else {}
     stacks = [frames for sample in samples if (frames := _frames(sample, pid))]
-    position = position_of(stacks[-1]) if stacks else _by_kernel(last)
+    position = _last_whole([position_of(frames) for frames in stacks]) if stacks else _by_kernel(last)
     state = {"T": "stopped", "Z": "ended", "X": "ended"}.get(str(last.get("state", "")), "")
     if not last:
         state = "unseen"
@@ -201,6 +201,11 @@ def _rank_stacks(one: Mapping[str, Any], host: str) -> RankStacks:
     return RankStacks(
         position, "" if stacks or state == "ended" or not samples else _reason(samples[0].get("trouble") or ())
     )
+
+
+def _last_whole(positions: Sequence[Position]) -> Position:
+    """Return the last position from a stack with its native frames; they are unavailable in some samples."""
+    return next((one for one in reversed(positions) if not one.shallow), positions[-1])
 
 
 def _reason(messages: Iterable[object]) -> str:
@@ -243,7 +248,8 @@ def _frames(sample: Mapping[str, Any], pid: int) -> Sequence[StackFrame]:
 def _by_kernel(sample: Mapping[str, Any]) -> Position:
     """Return the position of a process by the kernel function in which it sleeps, if it sleeps."""
     wchan = str(sample.get("wchan", ""))
-    return Position(doing=next((word for form, word in _KERNEL if form.fullmatch(wchan)), ""))
+    doing = next((word for form, word in _KERNEL if form.fullmatch(wchan)), "")
+    return Position(doing=doing, shallow=True)
 
 
 def _moves_data(samples: Sequence[Mapping[str, Any]]) -> bool:

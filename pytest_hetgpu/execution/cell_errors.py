@@ -1,4 +1,4 @@
-"""Outcomes of cells that the judges do not decide: errors of a test itself, and of the disk."""
+"""Outcomes of cells that the judges do not decide: errors of a test itself, of the disk, and interrupts."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from pytest_hetgpu.errors import StorageError
-from pytest_hetgpu.model.job import Scenario
-from pytest_hetgpu.model.outcome import Finding, Outcome
+from pytest_hetgpu.model.job import Job, Scenario
+from pytest_hetgpu.model.outcome import STOPPED, Finding, Outcome
 from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.store.disk_errors import JUDGE as STORAGE
 from pytest_hetgpu.store.properties import Property, to_properties
@@ -31,6 +31,17 @@ def mark_error(run: RunContext, scenario: Scenario, why: str) -> list[Property] 
     run.outcomes[cell] = outcome
     run.journal.judged(scenario, outcome)
     return to_properties(outcome, label=scenario.label, matrix=scenario.matrix)
+
+
+def mark_stopped(run: RunContext, job: Job) -> None:
+    """Record that an interrupt ended a cell between two launches of its job, unless it has an outcome."""
+    if (job.matrix, job.label) in run.outcomes:
+        return
+    finding = Finding("completeness", Kind.UNKNOWN, STOPPED)
+    outcome = Outcome(Kind.UNKNOWN, Verdict.NOT_RUN, finding.why, findings=(finding,))
+    run.outcomes[job.matrix, job.label] = outcome
+    with suppress(StorageError, OSError):
+        run.journal.judged(job, outcome)
 
 
 def mark_unrecorded(run: RunContext, scenario: Scenario, error: StorageError) -> list[Property]:

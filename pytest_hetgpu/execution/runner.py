@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pytest_hetgpu.cluster.cluster import Cluster
 from pytest_hetgpu.errors import ENGINE_AWAY, NotHere, ProvisionError
+from pytest_hetgpu.execution.cell_errors import mark_stopped
 from pytest_hetgpu.execution.context import CellRun, RunContext
 from pytest_hetgpu.execution.resume.archive import archive
 from pytest_hetgpu.execution.steps import (
@@ -80,8 +81,12 @@ class CellRunner:
         cell = self._enter(run.suite.scenario(job)).on(cluster)
         cell.retry.begin(job)
         run.journal.planned(job, position=run.position(job))
-        cell = attempt(run, cell, launch, judge)
-        cell = through(run, cell, retry, record)
+        try:
+            cell = attempt(run, cell, launch, judge)
+            cell = through(run, cell, retry, record)
+        except KeyboardInterrupt:
+            mark_stopped(run, job)
+            raise
         self._cell = None
         return cell.result, cell.outcome, to_properties(cell.outcome, label=job.label, matrix=job.matrix)
 

@@ -39,6 +39,10 @@ __all__ = [
 ]
 
 
+STOPPED = "the run was stopped"
+"""Reason of a cell without a verdict, because a signal or an interrupt of pytest ended the run."""
+
+
 @dataclass(frozen=True, slots=True)
 class LinkBandwidth:
     """The bandwidth between the nodes of a placement, measured in the run itself: an upper bound for bandwidths.
@@ -79,6 +83,8 @@ class RunResult:
         unleased: hosts that others may have used during the run.
         leased_here: hosts leased on this machine only, with the reason.
         unplugged: interfaces that existed before a failed run and not after it: `eth0 of node1 is gone`.
+        full: full file systems that a failed run used: `TMPDIR /tmp/x has 0 MiB free`.
+        frameless: reason why no core file of a failed run was read, "" if one was.
         launcher_gone: the launcher, a file of this machine, did not exist any more after a failed run.
 
     """
@@ -101,6 +107,8 @@ class RunResult:
     leased_here: Mapping[str, str] = field(default_factory=dict)
     unplugged: tuple[str, ...] = ()
     launcher_gone: bool = False
+    frameless: str = ""
+    full: tuple[str, ...] = ()
 
     @property
     def signal(self) -> int | None:

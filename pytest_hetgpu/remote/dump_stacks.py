@@ -43,6 +43,7 @@ MOST_RANKS, MOST_FRAMES, MOST_THREADS = 512, 150, 24
 LONGEST_TEXT, LONGEST_WORD = 20000, 300  # characters
 LONGEST_FILE = 4 << 20  # bytes
 QUICK = 1.5  # seconds: slower samples are not repeated
+NATIVE_SHARE = 0.7  # of the time left
 GAP_FRACTION = 0.381966  # of the gap: no loop's period fits both
 
 
@@ -155,10 +156,11 @@ class StackSampler:
         """Return the seconds until the deadline."""
         return self.deadline - time.monotonic()
 
-    def run(self, *argv: str) -> Tuple[int, bytes, str]:
-        """Run a command until the deadline; return exit status, output and error text."""
+    def run(self, *argv: str, share: float = 1.0) -> Tuple[int, bytes, str]:
+        """Run a command for a share of the time left; return exit status, output and error text."""
         with self.slots:
-            if self.left() <= 0.1:
+            limit = self.left() * share
+            if limit <= 0.1:
                 return 1, b"", "no time was left"
             pipe = subprocess.PIPE
             environ = dict(os.environ, DEBUGINFOD_URLS="", LC_ALL="C", RUST_BACKTRACE="0")
@@ -168,7 +170,7 @@ class StackSampler:
                 return 1, b"", str(error)
             self.running.add(process)
             try:
-                out, err = process.communicate(timeout=max(0.1, self.left()))
+                out, err = process.communicate(timeout=limit)
             except subprocess.TimeoutExpired:
                 process.kill()
                 return 1, b"", f"{Path(argv[0]).name} took too long"
@@ -190,11 +192,15 @@ class StackSampler:
             # Without native frames, they may be unavailable; a stopped process cannot be stopped again.
             ways = (["--native"], []) if state not in "Tt" else (["--nonblocking"],)
             for way in ways:
-                code, out, text = self.run(self.py_spy, "dump", "--json", "--full-filenames", "--pid", str(pid), *way)
+                # Reading the symbols of large libraries may take too long; the last way then has time left.
+                share = 1.0 if way is ways[-1] else NATIVE_SHARE
+                argv = (self.py_spy, "dump", "--json", "--full-filenames", "--pid", str(pid), *way)
+                code, out, text = self.run(*argv, share=share)
                 threads = parse_py_spy(out) if not code else None
                 if threads is not None:
                     seen = {"tool": "py-spy", "threads": threads}  # type: Fields
-                    return seen if not is_broken(threads) else dict(seen, **self.by_gdb(pid, trouble))
+                    whole = way != [] and not is_broken(threads)
+                    return seen if whole else dict(seen, **self.by_gdb(pid, trouble))
                 trouble.append(f"py-spy: {text}")
         return dict({"tool": "proc", "trouble": trouble}, **self.by_gdb(pid, trouble))
 

@@ -26,11 +26,13 @@ import sys
 import time
 from typing import Any, Iterator, List, Type
 
+import cores
 import mpi4py
 import numpy as np
 from accelerator import DriverDevice, open_device
 from memory import KINDS, ON_DEVICE, DeviceMemory, GuardedMemory, ManagedMemory, Memory
 
+cores.prepare()
 # The device must be selected before the import initialises MPI: a device-aware MPI queries it at that time.
 DEVICE = open_device() if {*sys.argv} & {*ON_DEVICE} else None
 

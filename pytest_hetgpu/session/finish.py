@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pytest_hetgpu.session.terminal.results import TerminalReporter
 
 NOTHING_NEW = 0
+NOT_FINISHED = 1
 UNREPORTED = 3
 NOTHING_RAN = 10
 
@@ -53,8 +54,8 @@ def _end(run: RunContext, live: TerminalReporter, code: int) -> tuple[int, Path 
     if lost:
         code, folder = UNREPORTED, RunFolder(run.journal.folder)
         live.move(folder.path, f"error: {lost}")
-    if live.nothing_ran and code == NOTHING_NEW:
-        code = NOTHING_RAN
+    if code == NOTHING_NEW and (live.cut_short or live.nothing_ran):
+        code = NOT_FINISHED if live.cut_short else NOTHING_RAN
     try:
         with storage_errors(folder.path):
             live.warn(*report(run, folder))

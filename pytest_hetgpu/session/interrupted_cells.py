@@ -9,6 +9,7 @@ from typing import Any
 
 from pluggy import HookimplMarker
 
+from pytest_hetgpu.model.outcome import STOPPED
 from pytest_hetgpu.session import signals
 from pytest_hetgpu.session.closed_terminal import OutputStreams
 from pytest_hetgpu.store.journal import Journal
@@ -18,7 +19,7 @@ _PATIENCE = 5.0  # seconds for reports of workers that are on their way
 
 
 class InterruptedCells:
-    """Hooks that give an interrupted cell a failing report. Without one, pytest's own JUnit would show a pass."""
+    """Hooks that give an interrupted cell a report as skipped. Without one, pytest's own JUnit would show a pass."""
 
     def __init__(self, config: Any, streams: OutputStreams, journal: Journal) -> None:
         self.config = config
@@ -71,10 +72,16 @@ class InterruptedCells:
                 nodeid=report.nodeid,
                 location=report.location,
                 keywords=report.keywords,
-                outcome="failed",
-                longrepr="cut short: this cell was running when the session was stopped; it has no verdict",
+                outcome="skipped",
+                longrepr=(*_place(report), f"Skipped: {STOPPED}"),
                 when="call",
             )
             # What xdist adds: JUnit tells the reports of a test apart by the worker they came from.
             vars(cut).update({name: value for name, value in vars(report).items() if name not in vars(cut)})
             self.config.hook.pytest_runtest_logreport(report=cut)
+
+
+def _place(report: Any) -> tuple[str, int]:
+    """Return file and line of a test, as the report of a skip has them."""
+    file, line, _ = report.location
+    return file, line or 0

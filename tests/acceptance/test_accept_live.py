@@ -97,7 +97,7 @@ def test_it_is_gone_after_ctrl_c(pytester: pytest.Pytester, matrix: Matrix, gate
     seen = terminal.end()
     assert terminal.status == 2
     assert VIEW not in seen
-    assert "cut short by SIGINT" in seen
+    assert "the run was stopped (SIGINT)" in seen
 
 
 def test_what_is_new_ends_the_run(

@@ -15,6 +15,9 @@ import psutil
 import pytest
 from junitparser import JUnitXml
 
+from pytest_hetgpu.model.verdict import Kind, Verdict
+from pytest_hetgpu.store.cells import read_cells
+
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 HANG = "two-ob1-tcp-allreduce-hang"
 
@@ -63,10 +66,13 @@ def hanging(place: Path, *options: str) -> subprocess.Popen[str]:
 
 
 def ended_in_order(run: Path, own: Path, stacks: Path) -> None:
-    """The cell in flight is a failure in our JUnit and in pytest's, and no process of a stack is left."""
+    """The cell in flight has no verdict: a skip in our JUnit and in pytest's. No process of a stack is left."""
+    (hang,) = (cell for cell in read_cells(run) if cell.label == HANG)
+    assert (hang.outcome.kind, hang.outcome.verdict) == (Kind.UNKNOWN, Verdict.NOT_RUN)
+    assert hang.outcome.why.startswith("the run was stopped")
     ours, theirs = verdicts(run / "junit.xml"), verdicts(own)
-    assert ours[HANG] in (["failure"], ["error"])
-    assert next(found for name, found in theirs.items() if HANG in name) in (["failure"], ["error"])
+    assert ours[HANG] == ["skipped"]
+    assert next(found for name, found in theirs.items() if HANG in name) == ["skipped"]
     left = [p for p in psutil.process_iter(["cmdline"]) if str(stacks) in " ".join(p.info["cmdline"] or ())]
     assert not left
 
@@ -138,7 +144,7 @@ def test_whoever_reads_what_is_printed_may_go_first(
     run.stdout.close()
     run.send_signal(signal.SIGINT)
     assert run.wait(50) == 2
-    assert verdicts(latest() / "junit.xml")[HANG] in (["failure"], ["error"])
+    assert verdicts(latest() / "junit.xml")[HANG] == ["skipped"]
 
 
 def test_who_is_in_a_hurry_gets_the_reports_too(
@@ -155,6 +161,33 @@ def test_who_is_in_a_hurry_gets_the_reports_too(
             break
     printed, _ = run.communicate(timeout=50)
     assert run.returncode == 2, printed
-    assert verdicts(latest() / "junit.xml")[HANG] in (["failure"], ["error"])
+    assert verdicts(latest() / "junit.xml")[HANG] == ["skipped"]
     left = [p for p in psutil.process_iter(["cmdline"]) if str(stacks) in " ".join(p.info["cmdline"] or ())]
     assert not left
+
+
+def test_a_stopped_cell_is_run_when_the_run_is_resumed_and_is_not_worse(
+    matrix: Callable[..., Path],
+    stacks: Path,
+    latest: Callable[[], Path],
+    pytester: pytest.Pytester,
+    run_pytest: Callable[..., pytest.RunResult],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert stacks
+    matrix(["good", "hang"])
+    monkeypatch.setenv("STANDIN_CALM", "1")
+    assert run_pytest("--hetgpu-matrix", "demo.yaml", "-p", "no:xdist").ret == 0
+    good = latest()
+    monkeypatch.delenv("STANDIN_CALM")
+    run = hanging(pytester.path, "-p", "no:xdist")
+    run.send_signal(signal.SIGTERM)
+    run.communicate(timeout=50)
+    stopped = latest()
+    done = pytester.run(sys.executable, "-m", "pytest_hetgpu.cli", "compare", str(good), str(stopped))
+    assert done.ret == 0, done.stdout.str()
+    monkeypatch.setenv("STANDIN_CALM", "1")
+    done = run_pytest("--hetgpu-matrix", "demo.yaml", "--hetgpu-resume", "-p", "no:xdist")
+    done.stdout.fnmatch_lines(["resumed *: 1 of 2 cells are kept, 1 to run (1 was in flight)"])
+    assert done.ret == 0
+    assert verdicts(latest() / "junit.xml")[HANG] == []

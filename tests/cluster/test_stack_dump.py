@@ -142,6 +142,13 @@ def test_gdb_knows_the_native_frames_where_py_spy_lost_its_way() -> None:
     assert lines(twice(0, lost, text=text))[-1].endswith("rank 0 waits in MPI_Allreduce (train.py:8)")
 
 
+def test_a_sample_with_native_frames_precedes_a_later_one_without() -> None:
+    said = lines(twice(0, SLEEP), rank(1, sample(SUM), sample(SUM[1:])))
+    assert "rank 1 on vm (pid 10) waits in MPI_Allreduce (train.py:8)" in said[1]
+    (shallow,) = lines(rank(0, sample(SUM[1:]), sample(SUM[1:])))[:1]
+    assert shallow.endswith("is in train (train.py:8) [in=train at=train.py:8 shallow]")
+
+
 HOSTILE = "x]\n[rank 7\x1b[2J hetgpu: stuck after 1 s, y: z"
 
 

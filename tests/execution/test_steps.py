@@ -22,7 +22,7 @@ from pytest_hetgpu.execution.runner import CellRunner
 from pytest_hetgpu.execution.steps import STEPS, Step
 from pytest_hetgpu.extensions.runtimes.fake import FakeRuntime
 from pytest_hetgpu.model.job import Command, Job, Scenario
-from pytest_hetgpu.model.outcome import Outcome, RunResult
+from pytest_hetgpu.model.outcome import STOPPED, Outcome, RunResult
 from pytest_hetgpu.model.verdict import Kind, Verdict
 from tests.execution.contexts import Suite, run_context
 from tests.reporting.report_samples import job as sample
@@ -166,6 +166,18 @@ def test_nodes_that_are_lost_before_the_launch_are_a_failed_attempt(
         "judged",
     ]
     assert len(outcome.attempts) == 1
+
+
+def test_an_interrupt_beside_a_launch_gives_the_cell_no_verdict(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = make()
+    monkeypatch.setattr(steps, "execute", Mock(side_effect=KeyboardInterrupt))
+    runner = CellRunner(world.run)
+    cluster = runner.provision(SCENARIO)
+    with pytest.raises(KeyboardInterrupt):
+        runner.run(cluster)
+    assert world.events == ["planned", "judged"]
+    (outcome,) = world.run.outcomes.values()
+    assert (outcome.kind, outcome.verdict, outcome.why) == (Kind.UNKNOWN, Verdict.NOT_RUN, STOPPED)
 
 
 def test_a_cell_is_not_started_after_the_end_of_the_runs_time(make: Make) -> None:

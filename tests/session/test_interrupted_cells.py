@@ -53,8 +53,8 @@ def controller(tmp_path: Path) -> Iterator[Controller]:
         yield controller
 
 
-def failed(controller: Controller) -> list[str]:
-    return [one.nodeid for one in controller.reports if one.failed]
+def cut(controller: Controller) -> list[str]:
+    return [one.nodeid for one in controller.reports if one.skipped]
 
 
 def test_reports_that_wait_to_be_read_count(controller: Controller) -> None:
@@ -63,7 +63,7 @@ def test_reports_that_wait_to_be_read_count(controller: Controller) -> None:
         controller.queue.put(("testreport", {"node": None, "rep": one}))
     controller.queue.put(("logstart", {"node": None, "nodeid": "c", "location": ()}))
     controller.cells.pytest_sessionfinish()
-    assert failed(controller) == ["test_it.py::test_cell[b]"]
+    assert cut(controller) == ["test_it.py::test_cell[b]"]
 
 
 def test_a_report_on_its_way_is_waited_for(controller: Controller, tmp_path: Path) -> None:
@@ -75,4 +75,5 @@ def test_a_report_on_its_way_is_waited_for(controller: Controller, tmp_path: Pat
         finish.start()
         controller.queue.put(("testreport", {"node": None, "rep": report("a")}))
         finish.join()
-    assert failed(controller) == ["test_it.py::test_cell[a]"]
+    assert cut(controller) == ["test_it.py::test_cell[a]"]
+    assert controller.reports[-1].longrepr == ("test_it.py", 1, "Skipped: the run was stopped")

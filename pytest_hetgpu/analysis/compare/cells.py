@@ -35,6 +35,11 @@ class TypicalOutcome:
         return self.verdict is not Verdict.NOT_RUN
 
     @property
+    def stopped(self) -> bool:
+        """Whether the end of its run cut it short, so that it has no outcome of its own."""
+        return self.kind is Kind.UNKNOWN and not self.ran
+
+    @property
     def failing(self) -> bool:
         """Whether it fails unexpectedly."""
         return not self.works and self.verdict.fails
@@ -94,6 +99,8 @@ def _way(was: TypicalOutcome | None, now: TypicalOutcome | None, *, usual: bool)
         return ChangeKind.WORSE if was.works and usual else ChangeKind.VANISHED
     if (was.kind, was.verdict, was.key) == (now.kind, now.verdict, now.key):
         return ChangeKind.SAME
+    if was.stopped or now.stopped:
+        return ChangeKind.WORSE if now.failing else ChangeKind.CHANGED
     if was.works or now.works:
         worse = _severity(now) - _severity(was)
         return ChangeKind.WORSE if worse > 0 else ChangeKind.BETTER if worse < 0 else ChangeKind.CHANGED

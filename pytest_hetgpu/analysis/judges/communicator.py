@@ -37,11 +37,8 @@ class CommunicatorJudge(Judge):
             if not matches_stack(stack, hello.library) and (hello.library or job.demand.external is None):
                 loaded = f"{hello.library.partition(',')[0]} ({hello.libmpi or 'file unknown'})"
                 asked = f"{stack.vendor} {stack.version} (stack {stack.name})"
-                yield self.finding(
-                    Kind.LAUNCH_FAILURE,
-                    f"rank {hello.rank} loaded {loaded}, asked for was {asked}",
-                    Precedence.OVERRIDING,
-                )
+                why = f"rank {hello.rank} loaded {loaded}, asked for was {asked}{_worlds_of_one(hello, job)}"
+                yield self.finding(Kind.LAUNCH_FAILURE, why, Precedence.OVERRIDING)
                 return
             if not is_under_prefix(stack.prefix, hello.libmpi):
                 where = (
@@ -53,9 +50,9 @@ class CommunicatorJudge(Judge):
     def _size(self, hellos: list[Hello], ranks: int) -> Iterator[RatedFinding]:
         for hello in hellos:
             if hello.size != ranks:
-                alone = ", every rank alone" if hello.size == 1 else ""
+                alone = f", every rank alone: {ranks} ranks each report rank 0 of 1" if hello.size == 1 else ""
                 yield self.finding(
-                    Kind.WRONG_RESULT, f"rank {hello.rank} is one of {hello.size}{alone}, asked for were {ranks} ranks"
+                    Kind.WRONG_RESULT, f"rank {hello.rank} is one of {hello.size}, asked for were {ranks} ranks{alone}"
                 )
                 return
 
@@ -67,6 +64,18 @@ class CommunicatorJudge(Judge):
             found = "1 rank, so nothing moved" if row.ranks == 1 else f"{row.ranks} ranks"
             why = f"{told.tool} measured {found}; asked for were {foreign.ranks} ranks"
             yield self.finding(Kind.WRONG_RESULT, why)
+
+
+def _worlds_of_one(hello: Hello, job: Job) -> str:
+    """Return the words for ranks that the launcher of another MPI started: each makes a world of one."""
+    if hello.size != 1 or job.demand.ranks == 1:
+        return ""
+    program = next(iter(job.command.argv), "the launcher").rpartition("/")[2]
+    linked = hello.library.partition(",")[0]
+    return (
+        f": {job.demand.ranks} ranks each report rank 0 of 1: {program} of {job.demand.stack.name} started a program "
+        f"linked with {linked}"
+    )
 
 
 def _torch_of(stack: Stack, backend: str) -> Stack:

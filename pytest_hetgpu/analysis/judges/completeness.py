@@ -19,6 +19,7 @@ from pytest_hetgpu.analysis.judges.base import (
     signal_name,
 )
 from pytest_hetgpu.model.failure import Signature
+from pytest_hetgpu.model.outcome import STOPPED
 from pytest_hetgpu.model.verdict import Kind
 
 
@@ -35,7 +36,7 @@ class CompletenessJudge(Judge):
     def evaluate(self, run: FinishedRun) -> Iterator[RatedFinding]:
         result = run.result
         if result.interrupted is not None:
-            yield self.finding(Kind.ERROR, f"cut short by {result.interrupted}: no verdict", Precedence.OVERRIDING)
+            yield self.finding(Kind.UNKNOWN, f"{STOPPED} ({result.interrupted})", Precedence.OVERRIDING)
         if result.spent:
             yield self._spent(run)
         elif result.timed_out:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -29,12 +30,12 @@ def apply_expectations(
     """Return the verdict on a run of this kind and signature; `known` are ids of known failures that match.
 
     An expectation applies if all its conditions hold. If a fact that it names is unknown, it does not apply, and the
-    note gives the reason. A run that was cut short matches no expectation.
+    note gives the reason. A cell that the end of the whole run cut short was not run, and matches no expectation.
     """
     if kind is Kind.SKIPPED:
         return Ruling(Verdict.NOT_RUN)
-    if run.result.interrupted is not None:
-        return Ruling(Verdict.NEW)
+    if run.result.interrupted is not None or (run.result.spent and kind is Kind.UNKNOWN):
+        return Ruling(Verdict.NOT_RUN)
     applicable, note = _applicable(run)
     fitting = next((e for e in applicable if _fits(e, kind, signature, known, run.result)), None)
     if fitting:
@@ -91,6 +92,7 @@ def _unmet(expectation: Expectation, facts: Mapping[str, str], capabilities: fro
 
 
 _FORESEEN = "preflight@"
+_BARE = re.compile(r"SIG[A-Z0-9]+")
 
 
 def _fits(
@@ -105,5 +107,26 @@ def _fits(
     if expectation.known and expectation.known not in known:
         return False
     return not expectation.signatures or (
-        key is not None and any(fnmatch.fnmatchcase(key, glob) for glob in expectation.signatures)
+        key is not None
+        and any(_matches(key, glob, frameless=bool(result.frameless)) for glob in expectation.signatures)
     )
+
+
+def _matches(key: str, glob: str, *, frameless: bool) -> bool:
+    """Return whether an expected key covers the key of a crash.
+
+    One without a function, or without any frame, covers those with one. If the system gave no frame, the signal alone
+    is enough.
+    """
+    if fnmatch.fnmatchcase(key, glob):
+        return True
+    if not glob.startswith("SIG"):
+        return False
+    less = key.partition("!")[0], key.partition("@")[0]
+    return glob in less or (frameless and _BARE.fullmatch(key) is not None and glob.partition("@")[0] == key)
+
+
+def lacks_frame(expectation: Expectation, signature: Signature | None) -> bool:
+    """Return whether an expectation with a frame was met by a signal alone."""
+    key = signature.key if signature else ""
+    return bool(_BARE.fullmatch(key)) and key not in expectation.signatures

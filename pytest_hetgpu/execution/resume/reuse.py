@@ -6,13 +6,15 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from pytest_hetgpu.model.job import Scenario
+from pytest_hetgpu.model.outcome import STOPPED
 from pytest_hetgpu.model.verdict import Verdict
 from pytest_hetgpu.store.cells import CellRecord, CellState, RunRecord
 from pytest_hetgpu.store.disk_errors import JUDGE as STORAGE
 
 Reusable = Mapping[tuple[str, str], CellRecord]
 """Cells by matrix and id."""
-_CUT = "cut short by "
+_CUT = (STOPPED, "cut short by ")
+"""Reasons of cells that a stop of the run ended; the second is of earlier releases."""
 _WHY = {
     "flight": ("was in flight", "were in flight"),
     "storage": ("could not be recorded", "could not be recorded"),
@@ -53,9 +55,11 @@ def _again(cell: CellRecord) -> str:
     """Return why a cell runs again, or ""."""
     if cell.state in (CellState.STARTED, CellState.FINISHED):
         return "flight"
+    if cell.state is CellState.JUDGED and (why := _of_verdict(cell)):
+        return why
     if cell.state is CellState.SKIPPED or cell.outcome.verdict is Verdict.NOT_RUN:
         return "absent" if cell.state is not CellState.PLANNED else "planned"
-    return _of_verdict(cell) if cell.state is CellState.JUDGED else "planned"
+    return "" if cell.state is CellState.JUDGED else "planned"
 
 
 def _of_verdict(cell: CellRecord) -> str:

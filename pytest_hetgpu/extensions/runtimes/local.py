@@ -77,7 +77,9 @@ class Local(Runtime):
                     interrupted = _interrupted(overdue, TimeoutInfo(seconds, quiet, looking_here(tree.pids)))
             finally:
                 returncode = tree.clear(self.grace)
+                full = _full_places(own) if returncode != 0 else ()
                 segments.clear()
+            frameless = _read_cores(own, file) if returncode != 0 and interrupted is None else ""
         return RunResult(
             argv=command.argv,
             returncode=returncode,
@@ -88,6 +90,8 @@ class Local(Runtime):
             quiet=quiet,
             interrupted=interrupted,
             survivors=tuple(tree.survivors.values()),
+            frameless=frameless,
+            full=full,
         )
 
     def absent(self, paths: Sequence[str]) -> tuple[str, ...]:
@@ -146,6 +150,19 @@ def _interrupted(overdue: OnTimeout, what: TimeoutInfo) -> str | None:
     return None
 
 
+def _full_places(own: Mapping[str, str]) -> tuple[str, ...]:
+    from pytest_hetgpu.extensions.runtimes.process import cores  # only failed runs need it
+
+    return cores.full_places(own)
+
+
+def _read_cores(own: Mapping[str, str], output: int) -> str:
+    """Append the core files of a failed job to its output; return why there are none."""
+    from pytest_hetgpu.extensions.runtimes.process import cores
+
+    return cores.report(own, output)
+
+
 def _content(path: str) -> bytes | None:
     """Read a file with system calls alone: each cell reads eight small files of /proc and /sys."""
     try:
@@ -193,7 +210,7 @@ def temporary() -> Iterator[dict[str, str]]:
     try:
         with suppress(OSError):
             (folder / OWNER_FILE).write_text(tracker().label)
-        yield {"TMPDIR": str(folder)}
+        yield {"TMPDIR": str(folder), "HETGPU_CRASHES": str(folder / "crashes")}
     finally:
         _remove(folder)
 

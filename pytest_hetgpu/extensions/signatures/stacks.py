@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 
 from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, LogParser, Priority, token
 from pytest_hetgpu.extensions.signatures.engine.frames import Frame, entry_point, faulting, library_key, signal_name
+from pytest_hetgpu.extensions.signatures.engine.places import StackFrame
 from pytest_hetgpu.extensions.signatures.engine.stack_lines import (
     GDB_THREAD,
     frame_number,
@@ -23,7 +24,7 @@ from pytest_hetgpu.extensions.signatures.engine.stack_lines import (
     main_thread,
     spy_frame,
 )
-from pytest_hetgpu.extensions.signatures.engine.stacks import Position, StackFrame, parse_facts, position_of, summarize
+from pytest_hetgpu.extensions.signatures.engine.stacks import BARE, Position, parse_facts, position_of, summarize
 from pytest_hetgpu.extensions.signatures.engine.stopped_processes import StoppedProcess, parse_stopped, stopped_key
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.lazy_regex import lazy
@@ -104,7 +105,7 @@ class Stacks(LogParser):
         b"Python v2.",
         b" received signal SIG",
         b"terminated with signal ",
-        b"#0  0x",
+        b"#0  ",
     )
     context = 150
 
@@ -192,7 +193,7 @@ class Stacks(LogParser):
     def finish(self) -> Sequence[FailureMatch]:
         dead = [process for process in self._processes if process.signal]
         alive = [process for process in self._processes if not process.signal and process.threads]
-        return (*self._verdicts, *map(_crashed, dead), *_stuck(alive))
+        return (*self._verdicts, *map(_crashed, dead), *_stuck(alive, alone=not (dead or self._verdicts)))
 
 
 def _judged(slow: bool, sentence: str, positions: Sequence[Position], line: LogLine) -> FailureMatch:
@@ -231,16 +232,21 @@ def _signature(positions: Sequence[Position], sentence: str, quote: str, number:
     )
 
 
-def _stuck(processes: Sequence[_Process]) -> Iterator[FailureMatch]:
-    """Return the positions of processes whose stacks another tool took."""
+def _stuck(processes: Sequence[_Process], *, alone: bool) -> Iterator[FailureMatch]:
+    """Return the positions of processes whose stacks another tool took.
+
+    Stacks of user frames only are weak evidence. They count if this log has no other report of this parser.
+    """
     positions = [process.position() for process in processes]
-    if not any(one.call for one in positions):
-        return
+    called = any(one.call for one in positions)
     told = summarize(positions)
+    if not called and (not alone or told.key == BARE):
+        return
     apart = next((one for one in told.odd if one.text), None)
-    quoted = apart or next((one for one in positions if one.text and one.call), positions[0])
+    quoted = apart or next((one for one in positions if one.text and (one.call or not called)), positions[0])
     signature = _signature(positions, "", quoted.text, quoted.number)
-    yield FailureMatch(signature, Priority.STUCK, fatal=any(process.by_mpirun for process in processes))
+    priority = Priority.STUCK if called else Priority.LIMIT
+    yield FailureMatch(signature, priority, fatal=any(process.by_mpirun for process in processes))
 
 
 def _crashed(process: _Process) -> FailureMatch:

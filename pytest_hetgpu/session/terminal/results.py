@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_hetgpu.model.bandwidth_text import gbs
 from pytest_hetgpu.model.job import Scenario
 from pytest_hetgpu.model.outcome import Outcome
-from pytest_hetgpu.model.verdict import Verdict
+from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.reporting.table import table
 from pytest_hetgpu.session.terminal.lines import details, flaky, markup, not_run, notes, verdict, warnings
 from pytest_hetgpu.store.cells import CellRecord
@@ -67,6 +67,11 @@ class TerminalReporter:
     def nothing_ran(self) -> bool:
         """Whether there were cells and neither one of them nor any other test was run."""
         return bool(self.seen) and not self.others and all(p.verdict is Verdict.NOT_RUN for p in self.seen.values())
+
+    @property
+    def cut_short(self) -> bool:
+        """Whether the end of the run cut a cell short, which then has no verdict of its own."""
+        return any(p.kind is Kind.UNKNOWN and p.verdict is Verdict.NOT_RUN for p in self.seen.values())
 
     def pytest_report_header(self) -> list[str]:
         """Return the line about the resumed run."""

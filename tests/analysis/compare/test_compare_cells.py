@@ -13,6 +13,7 @@ from tests.analysis.compare.compare_samples import KEY, OTHER, absent, bad, good
 KNOWN = bad("c", verdict=Verdict.KNOWN)
 SLOW = good("c", kind=Kind.SLOW, verdict=Verdict.NEW)
 FIXED = good("c", verdict=Verdict.FIXED)
+STOPPED = bad("c", "", kind=Kind.UNKNOWN, verdict=Verdict.NOT_RUN)
 
 
 def only(before: Side, after: Side) -> CellChange:
@@ -47,6 +48,12 @@ def only(before: Side, after: Side) -> CellChange:
         (absent("c"), good("c"), ChangeKind.BETTER),
         (absent("c"), bad("c"), ChangeKind.WORSE),
         (absent("c"), KNOWN, ChangeKind.CHANGED),
+        (good("c"), STOPPED, ChangeKind.CHANGED),
+        (SLOW, STOPPED, ChangeKind.CHANGED),
+        (bad("c"), STOPPED, ChangeKind.CHANGED),
+        (STOPPED, STOPPED, ChangeKind.SAME),
+        (STOPPED, good("c"), ChangeKind.CHANGED),
+        (STOPPED, bad("c"), ChangeKind.WORSE),
     ],
 )
 def test_a_cell_of_both_sides(before: CellSummary, after: CellSummary, way: ChangeKind) -> None:

@@ -48,9 +48,9 @@ def test_a_complete_run() -> None:
         (
             {"interrupted": "SIGINT", "returncode": -15},
             {},
-            Kind.ERROR,
+            Kind.UNKNOWN,
             Precedence.OVERRIDING,
-            "cut short by SIGINT: no verdict",
+            "the run was stopped (SIGINT)",
         ),
         ({"survivors": ("python (77)",)}, {}, Kind.ERROR, Precedence.INDIRECT, "python (77)"),
         ({}, {"done": frozenset({0})}, Kind.ERROR, Precedence.INDIRECT, "rank 1 did not reach the end"),

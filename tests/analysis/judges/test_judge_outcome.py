@@ -91,8 +91,8 @@ def text(kind: Kind, key: str = "key@place") -> dict[str, Any]:
         (HANG, {**BROKEN, "exits": (RankExit(1, code=143),), **text(Kind.ERROR)}, Kind.HANG),
         ({"returncode": -11}, {**BROKEN, **EXITED, **text(Kind.ERROR)}, Kind.ERROR),
         ({"returncode": 139}, {**BROKEN, "exits": (RankExit(1, code=139),), **text(Kind.ERROR)}, Kind.CRASH),
-        ({"interrupted": "SIGINT", "returncode": -15}, {}, Kind.ERROR),
-        ({"interrupted": "SIGINT", "returncode": -15}, {**BROKEN, **text(Kind.CRASH, SEGV)}, Kind.ERROR),
+        ({"interrupted": "SIGINT", "returncode": -15}, {}, Kind.UNKNOWN),
+        ({"interrupted": "SIGINT", "returncode": -15}, {**BROKEN, **text(Kind.CRASH, SEGV)}, Kind.UNKNOWN),
         # Results.
         ({}, {"wrong": ("rank 0: 1 wrong element",)}, Kind.WRONG_RESULT),
         ({"returncode": 1}, {"wrong": ("rank 0: 1 wrong element",), **text(Kind.ERROR)}, Kind.WRONG_RESULT),
@@ -113,7 +113,8 @@ def text(kind: Kind, key: str = "key@place") -> dict[str, Any]:
 def test_the_decisive_finding(run: dict[str, Any], seen: dict[str, Any], kind: Kind) -> None:
     found = outcome(case(run=run, **seen))
     assert found.kind is kind
-    assert found.verdict is (Verdict.OK if kind is Kind.PASSED else Verdict.NEW)
+    failed = Verdict.NOT_RUN if "interrupted" in run else Verdict.NEW
+    assert found.verdict is (Verdict.OK if kind is Kind.PASSED else failed)
     assert "\n" not in found.why
     assert bool(found.why) is (kind is not Kind.PASSED)
     if found.findings:
@@ -185,7 +186,14 @@ BAD = {"run": CRASHED, "signatures": (signature(),), **DIED}
         ((NOW_AND_THEN,), BAD, Verdict.KNOWN, SEGV),
         ((NOW_AND_THEN,), {"run": {"returncode": 3}, **BROKEN}, Verdict.CHANGED, f"expected crash {SEGV}, got error"),
         ((NOW_AND_THEN, expectation(Kind.HANG)), {}, Verdict.FIXED, "expected hang, passed: remove the expectation"),
-        ((expectation(Kind.ERROR),), {"run": {"interrupted": "SIGINT"}}, Verdict.NEW, "cut short by SIGINT"),
+        (
+            (expectation(Kind.UNKNOWN),),
+            {"run": {"interrupted": "SIGINT"}},
+            Verdict.NOT_RUN,
+            "the run was stopped (SIGINT)",
+        ),
+        ((), {"run": {"spent": "the run's time was spent", "timed_out": True}}, Verdict.NOT_RUN, "time was spent"),
+        ((), {"run": {"spent": "time was spent", "timed_out": True}, **BAD}, Verdict.NEW, SEGV),
     ],
 )
 def test_verdicts(expected: tuple[Expectation, ...], of: dict[str, Any], verdict: Verdict, why: str) -> None:
@@ -290,3 +298,58 @@ def test_a_reason_is_one_line_of_bounded_length() -> None:
     assert found.why.endswith("x...")
     exact = outcome(case(wrong=("x" * LONGEST_WHY,)))
     assert exact.why == "x" * LONGEST_WHY
+
+
+FRAMED = "SIGSEGV@libuct.so!uct_mm_ep_am_short"
+NO_CORE = "gdb is not installed"
+
+
+@pytest.mark.parametrize(
+    ("expected", "found", "frameless", "verdict"),
+    [
+        ("SIGSEGV", FRAMED, "", Verdict.KNOWN),
+        ("SIGSEGV@libuct.so", FRAMED, "", Verdict.KNOWN),
+        ("SIGSEGV@libuct.so", "SIGSEGV@libuct.so!another", "", Verdict.KNOWN),
+        ("SIGSEGV@libuct.so", "SIGSEGV@libucp.so!f", "", Verdict.CHANGED),
+        ("SIGBUS", FRAMED, "", Verdict.CHANGED),
+        (FRAMED, "SIGSEGV", NO_CORE, Verdict.KNOWN),
+        (FRAMED, "SIGSEGV", "", Verdict.CHANGED),
+        (FRAMED, "SIGBUS", NO_CORE, Verdict.CHANGED),
+        (FRAMED, "SIGSEGV@libuct.so", NO_CORE, Verdict.CHANGED),
+        ("no-component", "no-component@pml", "", Verdict.CHANGED),
+    ],
+)
+def test_a_crash_is_expected_with_less_or_without_a_frame(
+    expected: str, found: str, frameless: str, verdict: Verdict
+) -> None:
+    run = case(
+        {"expectations": (expectation(Kind.CRASH, signatures=(expected,)),)},
+        **{**BAD, "run": {**CRASHED, "frameless": frameless}, "signatures": (signature(Kind.CRASH, found),)},
+    )
+    judged = outcome(run)
+    assert judged.verdict is verdict
+    noted = f"expected crash {expected}, and no frame could be read: {NO_CORE}" in judged.notes
+    assert noted is (verdict is Verdict.KNOWN and bool(frameless))
+
+
+FULL = "TMPDIR /tmp/hetgpu-x has 0 MiB free"
+
+
+@pytest.mark.parametrize(
+    ("seen", "named"),
+    [
+        ({"signatures": (signature(Kind.CRASH, "SIGBUS@libmpi.so!f", signal="SIGBUS"),)}, True),
+        ({"signatures": (signature(Kind.CRASH, "SIGSEGV@libmpi.so!f", signal="SIGSEGV"),)}, False),
+        ({"exits": (RankExit(0, signal=7),), "signatures": ()}, True),
+        ({"exits": (), "signatures": (signature(Kind.LAUNCH_FAILURE, "no-space@session-dir"),)}, True),
+    ],
+)
+def test_a_full_file_system_is_named_with_a_bus_error(seen: dict[str, Any], named: bool) -> None:
+    returncode = 1 if seen.get("exits") == () else 139
+    found = outcome(case(**{**BAD, "run": {"returncode": returncode, "full": (FULL,)}, **seen}))
+    assert found.why.endswith(f"; {FULL}") is named
+
+
+def test_a_network_that_was_removed_is_named_beside_a_crash() -> None:
+    found = outcome(case(**{**BAD, "run": {**CRASHED, "unplugged": ("eth0 of node1 is gone",)}}))
+    assert found.notes == ("the network was removed under the job: eth0 of node1 is gone",)

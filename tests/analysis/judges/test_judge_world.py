@@ -43,6 +43,15 @@ def test_another_library_is_named_with_the_one_asked_for(changes: dict[str, Any]
     assert (rated.finding.kind, rated.precedence) == (Kind.LAUNCH_FAILURE, Precedence.OVERRIDING)
     assert "rank 1" in rated.finding.why
     assert all(name in rated.finding.why for name in names)
+    assert "each report" not in rated.finding.why
+
+
+def test_worlds_of_one_under_the_launcher_of_another_mpi_are_named() -> None:
+    (rated, *_) = CommunicatorJudge().evaluate(case(hellos={0: hello(0, size=1, library="MPICH Version: 5.0.2")}))
+    assert rated.precedence is Precedence.OVERRIDING
+    assert rated.finding.why.endswith(
+        f"2 ranks each report rank 0 of 1: mpirun of {STACK.name} started a program linked with MPICH Version: 5.0.2"
+    )
 
 
 @pytest.mark.parametrize("hellos", [{0: hello(0, size=1)}, {0: hello(0, size=4), 1: hello(1, size=4)}])

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from pytest_hetgpu.execution.resume.reuse import describe, remarks, reusable
-from pytest_hetgpu.model.outcome import Finding, Outcome
+from pytest_hetgpu.model.outcome import STOPPED, Finding, Outcome
 from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.store.cells import CellRecord, CellState, RunRecord
 from pytest_hetgpu.store.disk_errors import JUDGE
@@ -28,6 +28,7 @@ CUT = Outcome(
     Kind.ERROR, Verdict.NEW, findings=(Finding("completeness", Kind.ERROR, "cut short by SIGTERM: no verdict"),)
 )
 FULL = Outcome(Kind.ERROR, Verdict.NEW, findings=(Finding(JUDGE, Kind.ERROR, "not recorded: disk full"),))
+STOP = Outcome(Kind.UNKNOWN, Verdict.NOT_RUN, findings=(Finding("completeness", Kind.UNKNOWN, f"{STOPPED} (SIGTERM)"),))
 NAME = "a-b-c"
 
 
@@ -45,6 +46,7 @@ def test_every_verdict_is_kept(outcome: Outcome) -> None:
         cell(NAME, NOT_RUN, state=CellState.SKIPPED),
         cell(NAME, NOT_RUN),
         cell(NAME, CUT),
+        cell(NAME, STOP),
         cell(NAME, CRASHED, result=replace(result(), interrupted="SIGINT")),
         cell(NAME, FULL),
         cell(NAME, replace(UNREAD, away="engine")),
@@ -62,19 +64,22 @@ def test_what_was_expected_is_kept_whatever_was_away() -> None:
 
 
 def test_it_is_said_in_numbers() -> None:
-    cells = [replace(scenario(f"a-b-{name}"), excluded=None) for name in ("ok", "flight", "full", "absent", "new")]
+    cells = [
+        replace(scenario(f"a-b-{name}"), excluded=None) for name in ("ok", "flight", "full", "stopped", "absent", "new")
+    ]
     excluded = scenario("a-b-excluded")
     record = RunRecord(
         (
             cell("a-b-ok", PASSED),
             cell("a-b-flight", UNREAD, state=CellState.STARTED),
             cell("a-b-full", FULL),
+            cell("a-b-stopped", STOP),
             cell("a-b-absent", NOT_RUN, state=CellState.SKIPPED),
         )
     )
     assert describe("reports/x", [*cells, excluded], record) == (
-        "resumed reports/x: 1 of 5 cells are kept, 4 to run "
-        "(1 was in flight, 1 could not be recorded, 1 was skipped for what was not here)"
+        "resumed reports/x: 1 of 6 cells are kept, 5 to run "
+        "(2 were in flight, 1 could not be recorded, 1 was skipped for what was not here)"
     )
     assert describe("x", [cells[0], excluded], record) == "resumed x: 1 of 1 cells are kept, nothing is left to run"
 

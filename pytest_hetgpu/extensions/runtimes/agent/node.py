@@ -32,6 +32,7 @@ _LINGER, _GRACE = 0.25, 1.0  # seconds for a command's leftovers to end: by them
 _LONGEST = 600.0  # seconds in which the output of a command must have arrived
 _LOST = 255  # exit status of ssh after a broken connection
 _UNREADABLE = "the agent's answer cannot be read"
+_FRAMELESS = "core files are read for jobs of this machine only"
 _KEY = r"ssh-ed25519 [A-Za-z0-9+/=]+"
 _USER = r"[A-Za-z0-9_][A-Za-z0-9_.@-]*\$?"
 
@@ -254,6 +255,7 @@ class _Run:
             quiet=quiet,
             interrupted=self._interrupted,
             survivors=tuple(fields["survivors"]),
+            frameless=_FRAMELESS if fields["returncode"] != 0 else "",
         )
 
     def _looked(self, overdue: OnTimeout, what: TimeoutInfo) -> bool:

@@ -30,7 +30,7 @@ def by_priority(
     Reports of one death are merged (`merge`). `ranks` maps processes to ranks. `survived` returns whether the program
     continued after a message that a library only logged.
     """
-    ordered = sorted(matches, key=lambda match: match.signature.line)
+    ordered = sorted(_without_weak_hangs(tuple(matches)), key=lambda match: match.signature.line)
     known = dict(ranks or {})
     known |= {r.process: r.signature.ranks[0] for r in ordered if r.process and len(r.signature.ranks) == 1}
     joined = merge_reports(ordered, lambda match: _with_rank(match, known))
@@ -58,6 +58,16 @@ def _place(match: FailureMatch, survived: bool, proven: bool) -> tuple[Priority,
     mere = priority is Priority.CONSEQUENCE
     gone = mere and match.signature.kind is Kind.ERROR
     return priority, mere and match.signature.signal is None, gone, match.signature.line
+
+
+def _without_weak_hangs(matches: Sequence[FailureMatch]) -> list[FailureMatch]:
+    """Drop stacks of user frames only, if the log shows another end of the run."""
+    ended = any(match.fatal for match in matches)
+    return [match for match in matches if not (ended and _is_weak_hang(match))]
+
+
+def _is_weak_hang(match: FailureMatch) -> bool:
+    return match.signature.kind is Kind.HANG and match.priority is Priority.LIMIT and not match.fatal
 
 
 def _limited(match: FailureMatch) -> FailureMatch:

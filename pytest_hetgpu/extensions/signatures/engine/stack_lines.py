@@ -6,7 +6,8 @@ import itertools
 import re
 from collections.abc import Mapping, Sequence
 
-from pytest_hetgpu.extensions.signatures.engine.stacks import Position, StackFrame, position_of
+from pytest_hetgpu.extensions.signatures.engine.places import StackFrame
+from pytest_hetgpu.extensions.signatures.engine.stacks import Position, position_of
 from pytest_hetgpu.model.lazy_regex import lazy
 
 _LONGEST = 2000

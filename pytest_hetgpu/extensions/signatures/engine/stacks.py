@@ -7,12 +7,26 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from pytest_hetgpu.extensions.signatures.base import token
+from pytest_hetgpu.extensions.signatures.engine.places import (
+    StackFrame as StackFrame,  # noqa: PLC0414 - its old place
+)
+from pytest_hetgpu.extensions.signatures.engine.places import (
+    is_installed,
+    is_internal,
+    is_machinery,
+    is_shallow,
+    place_of,
+    user_frame,
+)
 from pytest_hetgpu.model.lazy_regex import lazy
 
+BARE = "stuck"
+"""Key of a hang of which no place is known."""
 _MOST_GROUPS = 4
 _MOST_IN_KEY = 6
 _LONGEST = 1000
 _LONGEST_NAME = 120
+_FLAGS = ("within", "moved", "shallow", "internal")
 
 # The calls in which a rank waits for others. All of them are looked for from the outermost frame inwards.
 _CALL = lazy(
@@ -23,14 +37,6 @@ _CALL = lazy(
 )
 # torch/distributed/distributed_c10d.py: its public functions, which the logging decorator of c10d_logger.py wraps.
 _C10D = lazy(r"torch/distributed/distributed_c10d\.py$")
-_NOT_USERS = lazy(
-    r"/(?:site|dist)-packages/|/lib(?:64)?/python[\d.]+/|^<frozen |\.pyx$|^<string>$"
-    r"|(?:^|/)torch/|(?:^|/)mpi4py/|(?:^|/)importlib/"
-)
-_SYSTEM = lazy(
-    r"(?:^|/)(?:libc|libpthread|ld|ld-linux[\w-]*|libdl|librt|libgcc_s|libstdc\+\+|libpython[\d.]*)(?:-[\d.]+)?\.so"
-)
-_SYSTEM_SOURCE = lazy(r"/(?:sysdeps|nptl|csu|glibc\w*)/|^(?:Modules|Objects|Python|Include)/|^\./(?:Mod|nptl)")
 # Names for blocked functions of the C library.
 _DOING = (
     (lazy(r"time_sleep|pysleep"), "time.sleep"),
@@ -44,24 +50,14 @@ _DOING = (
 )
 
 
-class StackFrame(NamedTuple):
-    """One frame: `library` is the file of native code, `file` and `line` the source if known."""
-
-    function: str
-    library: str = ""
-    file: str = ""
-    line: int = 0
-    python: bool = False
-    text: str = ""
-    number: int = 0
-
-
 class Position(NamedTuple):
     """Position of one process.
 
     `call` is the function that it waits in (`MPI_Recv`); `entry` and `library` are the same as printed (`PMPI_Recv`,
     `libmpi.so.40`). `within` is set if that call has called the user's code, at `place` (`fault.py:80`) in `function`.
     `doing` is the system's part (`time.sleep`). `state` replaces waiting: `stopped`, `ended`, `absent`, `unseen`.
+    `internal` is set if `function` is of the import system or of this package, so that it is no place of a hang.
+    `shallow` is set if a library's call may be missing: only Python frames, or facts of the kernel, were visible.
     `text` and `number` are the source line.
     """
 
@@ -77,6 +73,8 @@ class Position(NamedTuple):
     doing: str = ""
     state: str = ""
     moved: bool = False
+    shallow: bool = False
+    internal: bool = False
     text: str = ""
     number: int = 0
 
@@ -97,7 +95,9 @@ class Position(NamedTuple):
             return "" if self.state == "unseen" else self.state
         if self.waits:
             return re.sub(r"^P?MPIX?_", "", self.call)
-        return token(self.function) or token(self.doing)
+        if self.function:
+            return "" if self.internal or is_machinery(self.function, self.place) else token(self.function)
+        return "" if self.shallow else token(self.doing)
 
     def in_words(self, several: bool = False) -> str:
         """Describe the position: `waits in MPI_Allreduce (reduce.py:31)`, `is in time.sleep (fault.py:80)`."""
@@ -143,7 +143,7 @@ def facts(position: Position) -> str:
         "state": position.state,
     }
     words = [f"{name}={clean(value)}" for name, value in named.items() if clean(value)]
-    return " ".join([*words, *(word for word in ("within", "moved") if getattr(position, word))])
+    return " ".join([*words, *(word for word in _FLAGS if getattr(position, word))])
 
 
 def parse_facts(position: Position, said: str) -> Position:
@@ -161,6 +161,8 @@ def parse_facts(position: Position, said: str) -> Position:
         state=named.get("state", ""),
         within=any(name == "within" for name, sign, _ in words if not sign),
         moved=any(name == "moved" for name, sign, _ in words if not sign),
+        shallow=any(name == "shallow" for name, sign, _ in words if not sign),
+        internal=any(name == "internal" for name, sign, _ in words if not sign),
     )
 
 
@@ -173,9 +175,9 @@ def position_of(frames: Sequence[StackFrame]) -> Position:
     """Return the position of a process by the frames of its main (or waiting) thread, innermost first."""
     at = _call_at(frames)
     if at is None:
-        return _elsewhere(frames, Position())
+        return _elsewhere(frames, Position(shallow=is_shallow(frames)))
     called = frames[at]
-    inner = [frame for frame in frames[:at] if frame.python and not _NOT_USERS.search(frame.file)]
+    inner = [frame for frame in frames[:at] if frame.python and not is_installed(frame)]
     entry = called.function.partition("(")[0]
     position = Position(
         call=f"torch.distributed.{entry}" if called.python else _as_written(entry),
@@ -186,7 +188,7 @@ def position_of(frames: Sequence[StackFrame]) -> Position:
     )
     if inner and not called.python:
         return _elsewhere(frames[:at], position)._replace(within=True)
-    return position._replace(place=_place(_users(frames[at + 1 :])))
+    return position._replace(place=place_of(user_frame(frames[at + 1 :])))
 
 
 def has_moved(before: Sequence[StackFrame], after: Sequence[StackFrame]) -> bool:
@@ -223,7 +225,7 @@ def _is_call(frame: StackFrame) -> bool:
 
 
 def _elsewhere(frames: Sequence[StackFrame], position: Position) -> Position:
-    user = _users(frames)
+    user = user_frame(frames)
     blocked = frames[: next((i for i, frame in enumerate(frames) if frame == user), len(frames))]
     names = [frame.function.partition("(")[0] for frame in blocked[:8]]
     doing = next((word for form, word in _DOING if any(form.fullmatch(name) for name in names)), "")
@@ -235,37 +237,14 @@ def _elsewhere(frames: Sequence[StackFrame], position: Position) -> Position:
     if doing == "sleep" and user.python:
         doing = "time.sleep"
     return position._replace(
-        place=_place(user),
+        place=place_of(user),
         function=function.partition("(")[0],
         doing=doing,
+        internal=is_internal(user),
         library=position.library or user.library.rpartition("/")[2],
         text=position.text or user.text,
         number=position.number or user.number,
     )
-
-
-def _users(frames: Sequence[StackFrame]) -> StackFrame | None:
-    """Return the user's innermost frame, in Python if there is any; else the innermost native one not of the system."""
-    python = [frame for frame in frames if frame.python]
-    own = next((frame for frame in python if not _NOT_USERS.search(frame.file)), None)
-    if own or python:
-        return own or python[0]
-    native = (
-        frame
-        for frame in frames
-        if frame.function.partition("(")[0] not in ("", "??", "_start", "start_thread", "clone", "clone3")
-        and not frame.function.startswith("0x")
-        and not _SYSTEM.search(frame.library)
-        and not _SYSTEM_SOURCE.search(frame.file)
-    )
-    return next(native, None)
-
-
-def _place(frame: StackFrame | None) -> str:
-    if frame is None or not frame.file:
-        return ""
-    name = frame.file.rpartition("/")[2]
-    return f"{name}:{frame.line}" if frame.line else name
 
 
 def summarize(positions: Iterable[Position]) -> StackSummary:
@@ -280,11 +259,21 @@ def summarize(positions: Iterable[Position]) -> StackSummary:
     parts = [_group(group) for group in list(groups.values())[:_MOST_GROUPS]]
     if len(groups) > _MOST_GROUPS:
         parts.append(f"and {len(groups) - _MOST_GROUPS} more are elsewhere")
-    words = sorted({one.word for one in ordered} - {""})
-    key = "stuck@" + "+".join(words[:_MOST_IN_KEY]) if words else "stuck"
+    words = _key_words(ordered)
+    key = f"{BARE}@" + "+".join(words[:_MOST_IN_KEY]) if words else BARE
     odd = _odd([one for one in ordered if one.known])
     rest = tuple(one for one in ordered if one.known and one not in odd)
     return StackSummary(", ".join(parts)[:_LONGEST], key, odd, rest)
+
+
+def _key_words(positions: Sequence[Position]) -> list[str]:
+    """Return the words of a key: of processes that were seen inside; of the others if there are none.
+
+    So a process whose stack could not be unwound in one of several runs does not change the key.
+    """
+    words = {one.word for one in positions if one.state or not one.shallow}
+    inside = any(one.word and not one.state for one in positions if not one.shallow)
+    return sorted((words if inside else {one.word for one in positions}) - {""})
 
 
 def _odd(known: Sequence[Position]) -> tuple[Position, ...]:

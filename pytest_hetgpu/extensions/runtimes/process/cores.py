@@ -1,0 +1,119 @@
+"""Core files of a job of this machine: asked for by its ranks (`remote/cores.py`), read by gdb, and deleted.
+
+No setting of the system is changed. Only a kernel.core_pattern that writes into the working folder can be used.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from pytest_hetgpu.extensions.runtimes.process.core_file import CoreFacts, read_core
+
+FOLDER = "crashes"
+"""Name of the folder below the TMPDIR of a job in which ranks write core files."""
+_PATTERN = Path("/proc/sys/kernel/core_pattern")
+_MOST = 2  # core files that are read; the first ones tell why the job ended
+_MOST_FRAMES = 40
+_PATIENCE = 20.0  # seconds for gdb
+_QUIET = ("-nx", "-batch", "-iex", "set debuginfod enabled off", "-iex", "set auto-load no")
+_WORDS = ("-ex", "set width 0", "-ex", "set print frame-arguments none", "-ex", f"bt {_MOST_FRAMES}")
+_SHARED_MEMORY = "/dev/shm"  # noqa: S108 - only its free space is read
+_FULL = 4 << 20  # bytes: less than a segment of shared memory
+_NO_FILE = "no process of the job wrote a core file"
+
+
+def obstacle(pattern: Path = _PATTERN) -> str:
+    """Return why core files cannot be read on this machine; "" if they can."""
+    try:
+        text = pattern.read_text(errors="replace").strip()
+    except OSError:
+        return "kernel.core_pattern cannot be read"
+    if text.startswith("|"):
+        return "kernel.core_pattern hands core files to a program"
+    if not text or "/" in text:
+        return "kernel.core_pattern does not write core files into the working folder"
+    return "" if shutil.which("gdb") else "gdb is not installed"
+
+
+def report(own: Mapping[str, str], output: int) -> str:
+    """Append a summary of the job's core files to the file descriptor `output`, and delete them.
+
+    Return why there is none: "" if at least one was read.
+    """
+    if "TMPDIR" not in own:
+        return "the job had no temporary folder"
+    found = sorted(_files(Path(own["TMPDIR"], FOLDER)), key=lambda file: file.stat().st_mtime_ns)
+    lines: list[str] = []
+    for file in found:
+        if len(lines) < _MOST:
+            lines += ["\n".join(_lines(file))]
+        with suppress(OSError):
+            file.unlink()
+    whole = [text for text in lines if text]
+    if whole:
+        with suppress(OSError):
+            os.write(output, ("\n" + "\n".join(whole) + "\n").encode(errors="replace"))
+    return "" if whole else obstacle() or ("gdb could not read the core file" if found else _NO_FILE)
+
+
+def full_places(own: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the full file systems among those that hold shared memory of a job: `TMPDIR /tmp/x has 0 MiB free`.
+
+    A write to a mapped file of a full file system is a SIGBUS.
+    """
+    places = {"TMPDIR": own.get("TMPDIR", ""), "": _SHARED_MEMORY}
+    return tuple(
+        f"{name} {place} has {free >> 20} MiB free".strip()
+        for name, place in places.items()
+        if place and (free := _free(place)) is not None and free < _FULL
+    )
+
+
+def _free(place: str) -> int | None:
+    """Return the bytes that this user may still write; None if that cannot be read."""
+    try:
+        return shutil.disk_usage(place).free
+    except OSError:
+        return None
+
+
+def _files(base: Path) -> Iterator[Path]:
+    """Yield the core files; each is in its process's folder, beside a link to the program."""
+    with suppress(OSError):
+        for folder in base.iterdir():
+            yield from (file for file in folder.iterdir() if not file.is_symlink() and file.is_file())
+
+
+def _lines(file: Path) -> Iterator[str]:
+    """Yield the summary of a core file: one line on the end of the process, then its frames; nothing without frames."""
+    try:
+        with file.open("rb") as core:
+            facts = read_core(core)
+        argv = ("gdb", *_QUIET, *_WORDS, os.path.realpath(file.with_name("program")), str(file))
+        environ = {**os.environ, "DEBUGINFOD_URLS": "", "LC_ALL": "C"}
+        done = subprocess.run(
+            argv, stdin=subprocess.DEVNULL, capture_output=True, env=environ, timeout=_PATIENCE, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return
+    text = done.stdout.decode(errors="replace").splitlines()
+    at = max((number for number, line in enumerate(text) if line.startswith("#0 ")), default=len(text))
+    frames = [line for line in text[at:] if line.startswith("#")]
+    if facts is None or not frames:
+        return
+    host = platform.node().partition(".")[0]
+    yield f"hetgpu: core: pid {file.parent.name} on {host} died of {facts.signal}{_where(facts)}"
+    yield from (f"hetgpu: core: {line}" for line in frames)
+
+
+def _where(facts: CoreFacts) -> str:
+    if facts.address is None:
+        return ""
+    detail = f" ({facts.detail})" if facts.detail else ""
+    return f"{detail} at {facts.address:#x} in {facts.mapping}"
