@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import inspect
 import pkgutil
 import re
@@ -41,9 +40,15 @@ def names(family: str) -> tuple[str, ...]:
 def shipped(family: str) -> tuple[str, ...]:
     """Return the names that this package itself has: of modules, and of files in the folder `rows`."""
     package = importlib.import_module(f"{_HOME}.{family}")
-    found = {module.name for module in pkgutil.iter_modules(package.__path__) if not module.ispkg}
-    found |= {path.stem for place in package.__path__ for path in Path(place, _ROWS).glob("*.yaml")}
-    return tuple(sorted(name for name in found if name != "base" and not name.startswith("_")))
+    files = {path.stem for place in package.__path__ for path in Path(place, _ROWS).glob("*.yaml")}
+    return tuple(sorted(files | _modules(family)))
+
+
+@cache
+def _modules(family: str) -> frozenset[str]:
+    package = importlib.import_module(f"{_HOME}.{family}")
+    found = (module.name for module in pkgutil.iter_modules(package.__path__) if not module.ispkg)
+    return frozenset(name for name in found if name != "base" and not name.startswith("_"))
 
 
 def added() -> tuple[Extension, ...]:
@@ -90,9 +95,8 @@ def check(family: str, name: str) -> None:
 @cache
 def _classes(family: str, name: str) -> tuple[type, ...]:
     """Return the classes of a module; without one, the parser of a file of rules."""
-    module = f"{_HOME}.{family}.{name}"
-    if importlib.util.find_spec(module) is not None:
-        return _own(module)
+    if name in _modules(family):
+        return _own(f"{_HOME}.{family}.{name}")
     from pytest_hetgpu.extensions.signatures.engine.rules import row_parser
 
     return (row_parser(name),)
