@@ -13,6 +13,7 @@ from pytest_hetgpu.config.inventory.inventory import Inventory
 from pytest_hetgpu.config.known_failures.load import known_failures
 from pytest_hetgpu.config.matrix.document import Matrix
 from pytest_hetgpu.config.matrix.reader import read
+from pytest_hetgpu.config.signature_rules.load import signature_rules
 from pytest_hetgpu.errors import MatrixError, NotHere, UsageError
 from pytest_hetgpu.extensions.package_data import REMOTE, packaged
 from pytest_hetgpu.extensions.registry import extension_errors, names
@@ -58,10 +59,11 @@ def _matrices(folder: Path) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class RunInputs:
-    """The inputs of a run besides its matrices: the inventory (a file or `KIND:PATH`) and files of known failures."""
+    """The inputs of a run besides its matrices: the inventory (a file or `KIND:PATH`), known failures and rules."""
 
     inventory: str | Path | None = None
     known_failures: tuple[Path, ...] = ()
+    signatures: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,7 @@ class MatrixSet:
     prefixes: tuple[Path, ...]
     timeout: float
     knowledge_files: tuple[Path, ...] = ()
+    signature_files: tuple[Path, ...] = ()
     _images: Mapping[str, Mapping[str, Image]] = field(default_factory=dict, repr=False)
     _stacks: dict[str, Stack | NotHere] = field(default_factory=dict, repr=False)
     _places: dict[tuple[str, str], int] = field(default_factory=dict, repr=False)
@@ -93,6 +96,7 @@ class MatrixSet:
             raise UsageError("\n".join(wrong))
         if inputs.known_failures:
             known_failures(inputs.known_failures)
+        signature_rules(inputs.signatures)
         documents: dict[str, Matrix] = {}
         expanded: list[tuple[Matrix, list[Scenario]]] = []
         errors: list[str] = []
@@ -118,6 +122,7 @@ class MatrixSet:
             _prefixes(environ, root),
             timeout,
             inputs.known_failures,
+            inputs.signatures,
             images,
         )
 

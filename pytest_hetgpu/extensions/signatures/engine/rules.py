@@ -29,7 +29,7 @@ _LONGEST_MATCHED = 4096
 _MOST_READINGS = 1000
 _LONGEST_RANK = 7
 _MOST_NAMED = 100_000
-_NAME = lazy(r"\{(\w+)(?::(\w+))?\}")
+KEY_PART = lazy(r"\{(\w+)(?::(\w+))?\}")
 
 
 class Pattern(Protocol):
@@ -199,7 +199,7 @@ class RuleParser(LogParser):
         if signal and signal.isdecimal():
             groups = {**groups, "signal": signal_name(int(signal))}
         groups = {**groups, "trigger": slug(rule.trigger)} if "{trigger}" in rule.key else groups
-        key = _NAME.sub(lambda name: token(_FORMS[name[2] or ""](groups.get(name[1], ""))), rule.key)
+        key = KEY_PART.sub(lambda name: token(_FORMS[name[2] or ""](groups.get(name[1], ""))), rule.key)
         rank = _rank(groups.get("rank"), line)
         signature = Signature(
             kind=rule.kind,
@@ -215,6 +215,22 @@ class RuleParser(LogParser):
             hosts=(groups["host"],) if "host" in groups else (),
         )
         return FailureMatch(signature, rule.priority, fatal=rule.fatal)
+
+
+def own_parser(rules: Sequence[MatchRule]) -> type[RuleParser]:
+    """Return the parser of rules of a user, whose patterns are searched in bounded time."""
+    from pytest_hetgpu.extensions.signatures.engine.bounded import bounded
+
+    return types.new_class(
+        "OwnRules", (RuleParser,), exec_body=lambda names: names.update(rules=rules, compiled=staticmethod(bounded))
+    )
+
+
+def without(parser: type[LogParser], ids: frozenset[str]) -> type[LogParser]:
+    """Return a parser without the rules of these ids."""
+    if not (issubclass(parser, RuleParser) and ids & parser.ids()):
+        return parser
+    return types.new_class(parser.__name__, (parser,), exec_body=lambda names: names.update(without=ids))
 
 
 def row_parser(name: str) -> type[RuleParser]:
