@@ -10,14 +10,15 @@ from pytest_hetgpu.analysis.logs.lines import parse_line
 from pytest_hetgpu.extensions.signatures.aws_ofi import AwsOfi
 from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogParser, Priority
 from pytest_hetgpu.extensions.signatures.cray import Cray
-from pytest_hetgpu.extensions.signatures.hydra import Hydra
-from pytest_hetgpu.extensions.signatures.intel_mpi import IntelMpi
+from pytest_hetgpu.extensions.signatures.engine.rules import row_parser
 from pytest_hetgpu.extensions.signatures.libfabric import Libfabric
 from pytest_hetgpu.extensions.signatures.mpich_assertions import MpichAssertions
 from pytest_hetgpu.extensions.signatures.mpich_errors import MpichErrors
 from pytest_hetgpu.extensions.signatures.mpich_exits import MpichExits
 from pytest_hetgpu.extensions.signatures.mvapich import Mvapich
 from pytest_hetgpu.extensions.signatures.verbs import Verbs
+
+Hydra, IntelMpi = row_parser("hydra"), row_parser("intel_mpi")
 
 
 def matches(parser: LogParser, text: str) -> list[FailureMatch]:

@@ -12,9 +12,10 @@ from typing import cast
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.extensions.output_patterns import compiled
 from pytest_hetgpu.extensions.signatures.engine.rules import Pattern
+from pytest_hetgpu.model.lazy_regex import lazy
 
 _LONGEST = 500
-_TOKEN = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|[()]|(?P<repeat>[*+]|\{\d*,?\d*\})|.", re.DOTALL)
+_TOKEN = lazy(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|[()]|(?P<repeat>[*+]|\{\d*,?\d*\})|.", re.DOTALL)
 
 
 class _Beginning:

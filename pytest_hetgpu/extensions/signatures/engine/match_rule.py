@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from pytest_hetgpu.extensions.signatures.base import Priority
+from pytest_hetgpu.model.lazy_regex import lazy
 from pytest_hetgpu.model.verdict import Kind
 
-PART = re.compile(r"%\{(\w+)\}")
+PART = lazy(r"%\{(\w+)\}")
 """Place of a definition in a pattern."""
 TRIGGER = "TRIGGER"
 """The definition that is the rule's trigger itself."""

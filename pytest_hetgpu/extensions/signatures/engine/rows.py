@@ -13,14 +13,15 @@ from typing import Any
 
 from pytest_hetgpu.extensions.signatures.engine.match_rule import MatchRule, rule_of
 from pytest_hetgpu.model import plain_yaml
+from pytest_hetgpu.model.lazy_regex import lazy
 
 SHIPPED = Path(__file__).parents[1] / "rows"
 
-_ROW = re.compile(
+_ROW = lazy(
     r"^  (?P<id>[\w.+-]+):\n    trigger:(?: (?P<one>.+)|(?P<many>(?:\n      - .+)+))\n(?P<rest>(?:    .*\n)*)",
     re.MULTILINE,
 )
-_WITHIN = re.compile(r"^    within: (\d+)$", re.MULTILINE)
+_WITHIN = lazy(r"^    within: (\d+)$", re.MULTILINE)
 _RULES = "\nrules:\n"
 _USUAL = 10
 
