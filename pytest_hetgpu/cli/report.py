@@ -28,7 +28,7 @@ from pytest_hetgpu.planning.matrix_set import MatrixSet
 from pytest_hetgpu.reporting.messages import rerun_argv
 from pytest_hetgpu.reporting.report import build
 from pytest_hetgpu.store import writer_lock
-from pytest_hetgpu.store.cells import CellRecord, missing_logs, read_run
+from pytest_hetgpu.store.cells import CellRecord, RunRecord, missing_logs, read_run
 from pytest_hetgpu.store.encode import RecordError
 from pytest_hetgpu.store.events import SessionStarted
 from pytest_hetgpu.store.files import refuse_links
@@ -45,7 +45,7 @@ _OPTIONS = (_INVENTORY, _KNOWLEDGE, _SIGNATURES, "--hetgpu-timeout", "--hetgpu-p
 
 
 class _Basis(NamedTuple):
-    """What verdicts rest on, besides logs: known failures (None for the shipped ones), and rules of the user."""
+    """The basis of verdicts besides logs: known failures (None for the shipped ones), and rules of the user."""
 
     known: KnownFailures | None
     own: Sequence[MatchRule]
@@ -61,9 +61,8 @@ def rejudge(
 ) -> Iterator[str]:
     """Journal a new outcome for every finished cell of a run and rebuild its reports. Yield a line per changed verdict.
 
-    Known failures are the shipped entries and those of the run's own files, or of `added` in their place; `signatures`
-    replaces the run's own files of rules. `anonymous` switches the reports to pseudonyms from now on. At the end, the
-    run is stored in `history`.
+    `added` and `signatures` replace the run's own files of known failures and of rules. `anonymous` switches the
+    reports to pseudonyms from now on. At the end, the run is stored in `history`.
 
     Raises UsageError, before any verdict is touched, if the folder is no run's or a file is missing. Raises
     HistoryError if the history cannot be written.
@@ -92,21 +91,30 @@ def rejudge(
             before = cell.outcome
             if (before.kind, before.verdict) != (after.kind, after.verdict):
                 changed += 1
-                was, now = (f"{o.kind.value} ({o.verdict.value})" for o in (before, after))
-                yield f"{cell.label}: was {was}, is {now}: {after.why}"
+                yield _change(cell.label, before, after)
     if anonymous:
         anonymity.mark_anonymous(run)
-    commands = {(cell.matrix, cell.label): _rerun_command(cell, record.sessions) for cell in record.cells}
-    lost = missing_logs(record, folder)
-    if lost:
-        yield f"{len(lost)} logs are gone, their cells stay as they were judged: {', '.join(lost[:_MOST])}"
-    build(run, lambda matrix, label: commands[matrix, label])
+    yield from _rebuild(folder, record)
     yield f"{changed} verdicts changed; reports rebuilt in {run}"
     if history:
         from pytest_hetgpu.store.history import put
         from pytest_hetgpu.store.run_summary import summarise
 
         yield put(history, summarise(read_run(run), run)) or f"put into {history}"
+
+
+def _change(label: str, before: Outcome, after: Outcome) -> str:
+    was, now = (f"{o.kind.value} ({o.verdict.value})" for o in (before, after))
+    return f"{label}: was {was}, is {now}: {after.why}"
+
+
+def _rebuild(folder: RunFolder, record: RunRecord) -> Iterator[str]:
+    """Build the reports of a run from its journal. Yield a line if logs are missing."""
+    commands = {(cell.matrix, cell.label): _rerun_command(cell, record.sessions) for cell in record.cells}
+    lost = missing_logs(record, folder)
+    if lost:
+        yield f"{len(lost)} logs are gone, their cells stay as they were judged: {', '.join(lost[:_MOST])}"
+    build(folder.path, lambda matrix, label: commands[matrix, label])
 
 
 def _register_run_secrets(sessions: Sequence[SessionStarted]) -> None:

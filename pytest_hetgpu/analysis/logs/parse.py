@@ -19,7 +19,7 @@ from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogParser, Pr
 from pytest_hetgpu.extensions.signatures.engine.last_error import last_error
 from pytest_hetgpu.extensions.signatures.engine.match_rule import MatchRule
 from pytest_hetgpu.extensions.signatures.engine.order import by_priority
-from pytest_hetgpu.extensions.signatures.engine.rules import own_parser, without
+from pytest_hetgpu.extensions.signatures.engine.rules import without
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.records import Hello, RankExit
 from pytest_hetgpu.model.transport_classes import UNKNOWN, Connection, connection
@@ -84,6 +84,8 @@ def _parsers(own: tuple[MatchRule, ...]) -> tuple[type[LogParser], ...]:
     shipped = tuple(find("signatures", name, LogParser) for name in names("signatures"))  # type: ignore[type-abstract]
     if not own:
         return shipped
+    from pytest_hetgpu.extensions.signatures.engine.own_rules import own_parser
+
     ids = frozenset(rule.id for rule in own)
     return (own_parser(own), *(without(parser, ids) for parser in shipped))
 

@@ -16,9 +16,9 @@ from pytest_hetgpu.errors import KnowledgeError
 from pytest_hetgpu.extensions.output_patterns import Expression
 from pytest_hetgpu.extensions.shapes import Form, Name, Shape, Text, Variable, listed
 from pytest_hetgpu.extensions.signatures.base import LogLine
-from pytest_hetgpu.extensions.signatures.engine.bounded import bounded
 from pytest_hetgpu.extensions.signatures.engine.match_rule import MatchRule, rule_of
-from pytest_hetgpu.extensions.signatures.engine.rules import KEY_PART, own_parser
+from pytest_hetgpu.extensions.signatures.engine.own_rules import bounded, own_parser
+from pytest_hetgpu.extensions.signatures.engine.rules import KEY_PART
 
 # The bytes of a log are searched for triggers line by line. A short one would be found in most lines.
 Trigger = Annotated[str, Form(r"^[^\r\n\x00]{3,200}$", "be a part of one line, of 3 to 200 characters")]
@@ -47,7 +47,7 @@ class DefaultsShape(Shape):
     fatal: Annotated[bool, Field(description="false: a run may survive the message")] = True
 
 
-class RuleShape(Shape):
+class SignatureRuleShape(Shape):
     """One rule: a text, and the failure that it means."""
 
     trigger: Annotated[
@@ -82,7 +82,7 @@ class RuleFileShape(Shape):
     definitions: Annotated[
         dict[Variable, Expression], Field(description="parts of patterns, which have them as %{NAME}")
     ] = {}
-    rules: dict[Name, RuleShape]
+    rules: dict[Name, SignatureRuleShape]
 
 
 def rule_schema() -> dict[str, Any]:
@@ -109,7 +109,7 @@ def read(path: Path) -> tuple[MatchRule, ...]:
 
 
 def _rules(
-    id_: str, row: RuleShape, file: RuleFileShape, tree: source.Node, diagnostics: Diagnostics
+    id_: str, row: SignatureRuleShape, file: RuleFileShape, tree: source.Node, diagnostics: Diagnostics
 ) -> Iterator[MatchRule]:
     """Yield the rules of a row, one per trigger, unless it has an error that its shape alone does not show."""
     given = row.model_dump(exclude_none=True, exclude={"trigger", "source", "example", "example_key", "example_kind"})
@@ -139,7 +139,7 @@ def _groups(rule: MatchRule) -> Iterator[str]:
         yield from re.findall(r"\(\?P<(\w+)>", pattern)
 
 
-def _problem(rules: list[MatchRule], row: RuleShape) -> str:
+def _problem(rules: list[MatchRule], row: SignatureRuleShape) -> str:
     """Return why the example is none of the rule; an empty text if it is one."""
     parser = own_parser(tuple(rule if rule.key else rule._replace(key="harmless") for rule in rules))()
     for number, text in enumerate(row.example, 1):

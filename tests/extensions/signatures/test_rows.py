@@ -36,7 +36,7 @@ def as_list(given: str | list[str]) -> list[str]:
     return [given] if isinstance(given, str) else given
 
 
-def example(row: rows.Row) -> tuple[str, ...]:
+def example(row: rows.RuleRow) -> tuple[str, ...]:
     return tuple(as_list(row.fields["example"]))
 
 

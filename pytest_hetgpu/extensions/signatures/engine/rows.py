@@ -32,19 +32,19 @@ class RuleFile:
     def __init__(self, text: str) -> None:
         head, _, body = text.partition(_RULES)
         self._head = head
-        self.rows = tuple(Row(self, found) for found in _ROW.finditer(body))
+        self.rows = tuple(RuleRow(self, found) for found in _ROW.finditer(body))
         self.triggers = tuple(trigger for row in self.rows for trigger in row.triggers)
         #: The most lines after a trigger that a row asks for.
         self.context = max(_USUAL, *map(int, _WITHIN.findall(body)), 0) if "\n    then: " in body else 0
 
     @cached_property
     def head(self) -> Mapping[str, Any]:
-        """What precedes the rules: their source, `defaults` and `definitions`."""
+        """The part before the rules: their source, `defaults` and `definitions`."""
         found: Mapping[str, Any] = plain_yaml.load(self._head)
         return found
 
 
-class Row:
+class RuleRow:
     """A row of a file, and its triggers."""
 
     def __init__(self, file: RuleFile, found: re.Match[str]) -> None:

@@ -20,7 +20,7 @@ from pytest_hetgpu.extensions.signatures.base import (
 )
 from pytest_hetgpu.extensions.signatures.engine.frames import signal_name
 from pytest_hetgpu.extensions.signatures.engine.match_rule import MatchRule as MatchRule  # noqa: PLC0414 - from here
-from pytest_hetgpu.extensions.signatures.engine.rows import Row, RuleFile, shipped_rows
+from pytest_hetgpu.extensions.signatures.engine.rows import RuleFile, RuleRow, shipped_rows
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.lazy_regex import lazy
 from pytest_hetgpu.model.old_spellings import Renamed, take_over
@@ -32,7 +32,7 @@ _MOST_NAMED = 100_000
 KEY_PART = lazy(r"\{(\w+)(?::(\w+))?\}")
 
 
-class Pattern(Protocol):
+class SearchPattern(Protocol):
     """The required part of a compiled pattern, of `re` or of RE2."""
 
     def search(self, text: str, /) -> re.Match[str] | None:
@@ -42,7 +42,7 @@ class Pattern(Protocol):
 class _Entry:
     """A rule of the table: parsed and compiled at the first line with its trigger."""
 
-    def __init__(self, trigger: str, given: MatchRule | Row, compiled: Callable[[str], Pattern]) -> None:
+    def __init__(self, trigger: str, given: MatchRule | RuleRow, compiled: Callable[[str], SearchPattern]) -> None:
         self.trigger = trigger
         self._given = given
         self._compiled = compiled
@@ -52,11 +52,11 @@ class _Entry:
         return self._given if isinstance(self._given, MatchRule) else self._given.rule(self.trigger)
 
     @cached_property
-    def pattern(self) -> Pattern:
+    def pattern(self) -> SearchPattern:
         return self._compiled(self.rule.pattern or re.escape(self.trigger))
 
     @cached_property
-    def then(self) -> Pattern:
+    def then(self) -> SearchPattern:
         return self._compiled(self.rule.then or "")
 
 
@@ -137,7 +137,7 @@ class RuleParser(LogParser):
         return frozenset(row.id for row in cls._file.rows) if cls._file else frozenset(rule.id for rule in cls.rules)
 
     @classmethod
-    def compiled(cls, pattern: str) -> Pattern:
+    def compiled(cls, pattern: str) -> SearchPattern:
         """Compile a pattern. Those of this package take linear time in `re`, too; a test tries them."""
         return lazy(pattern)
 
@@ -145,7 +145,7 @@ class RuleParser(LogParser):
     def _tabled(cls) -> Sequence[tuple[str, _Entry]]:
         """Return the table, made at the first line: most logs need no rule of most parsers."""
         rows = cls._file.rows if cls._file else ()
-        given: list[tuple[str, MatchRule | Row]] = [(trigger, row) for row in rows for trigger in row.triggers]
+        given: list[tuple[str, MatchRule | RuleRow]] = [(trigger, row) for row in rows for trigger in row.triggers]
         given += [(rule.trigger, rule) for rule in cls.rules]
         cls._table = tuple(
             (trigger, _Entry(trigger, one, cls.compiled)) for trigger, one in given if one.id not in cls.without
@@ -215,15 +215,6 @@ class RuleParser(LogParser):
             hosts=(groups["host"],) if "host" in groups else (),
         )
         return FailureMatch(signature, rule.priority, fatal=rule.fatal)
-
-
-def own_parser(rules: Sequence[MatchRule]) -> type[RuleParser]:
-    """Return the parser of rules of a user, whose patterns are searched in bounded time."""
-    from pytest_hetgpu.extensions.signatures.engine.bounded import bounded
-
-    return types.new_class(
-        "OwnRules", (RuleParser,), exec_body=lambda names: names.update(rules=rules, compiled=staticmethod(bounded))
-    )
 
 
 def without(parser: type[LogParser], ids: frozenset[str]) -> type[LogParser]:

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from pytest_hetgpu.extensions.signatures.engine.bounded import bounded, nests
+from pytest_hetgpu.extensions.signatures.engine.own_rules import bounded, nests
 
 
 @pytest.mark.parametrize(

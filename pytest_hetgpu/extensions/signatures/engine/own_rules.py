@@ -1,4 +1,4 @@
-"""Patterns of users, whose search takes bounded time: users write them, and logs hold anything.
+"""Rules of users. Their patterns are searched in bounded time, as users write them and logs hold anything.
 
 RE2's time grows with the text alone. Without RE2 (on a machine that has no wheel of it) `re` searches the beginning of
 a line, and repetitions inside of repetitions are refused.
@@ -7,11 +7,13 @@ a line, and repetitions inside of repetitions are refused.
 from __future__ import annotations
 
 import re
+import types
+from collections.abc import Sequence
 from typing import cast
 
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.extensions.output_patterns import compiled
-from pytest_hetgpu.extensions.signatures.engine.rules import Pattern
+from pytest_hetgpu.extensions.signatures.engine.rules import MatchRule, RuleParser, SearchPattern
 from pytest_hetgpu.model.lazy_regex import lazy
 
 _LONGEST = 500
@@ -29,10 +31,17 @@ class _Beginning:
         return self._search(text[:_LONGEST])
 
 
-def bounded(pattern: str) -> Pattern:
+def own_parser(rules: Sequence[MatchRule]) -> type[RuleParser]:
+    """Return the parser of rules of a user."""
+    return types.new_class(
+        "OwnRules", (RuleParser,), exec_body=lambda names: names.update(rules=rules, compiled=staticmethod(bounded))
+    )
+
+
+def bounded(pattern: str) -> SearchPattern:
     """Compile a pattern. Raises ValueError with the reason if RE2 refuses it, or `re` in its place."""
     try:
-        return cast("Pattern", compiled(pattern))
+        return cast("SearchPattern", compiled(pattern))
     except NotHere:
         if nests(pattern):
             raise ValueError(f"{pattern!r} repeats a repetition, which needs google-re2") from None
