@@ -13,7 +13,6 @@ from pytest_hetgpu.config.inventory.inventory import Inventory
 from pytest_hetgpu.config.known_failures.load import known_failures
 from pytest_hetgpu.config.matrix.document import Matrix
 from pytest_hetgpu.config.matrix.reader import read
-from pytest_hetgpu.config.signature_rules.load import signature_rules
 from pytest_hetgpu.errors import MatrixError, NotHere, UsageError
 from pytest_hetgpu.extensions.package_data import REMOTE, packaged
 from pytest_hetgpu.extensions.registry import extension_errors, names
@@ -96,7 +95,10 @@ class MatrixSet:
             raise UsageError("\n".join(wrong))
         if inputs.known_failures:
             known_failures(inputs.known_failures)
-        signature_rules(inputs.signatures)
+        if inputs.signatures:
+            from pytest_hetgpu.config.signature_rules.load import signature_rules
+
+            signature_rules(inputs.signatures)
         documents: dict[str, Matrix] = {}
         expanded: list[tuple[Matrix, list[Scenario]]] = []
         errors: list[str] = []

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from pytest_hetgpu.extensions.signatures.engine.match_rule import MatchRule
+if TYPE_CHECKING:
+    from pytest_hetgpu.extensions.signatures.engine.match_rule import MatchRule
 
 
 @cache

@@ -100,10 +100,6 @@ CONTAINERS = [
         "launch_failure Initialization-error-nvml-error-driver-not-loaded@nvidia-container-cli",
     ),
     (
-        "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?",
-        "launch_failure no-daemon@docker",
-    ),
-    (
         "FATAL:   While checking image: could not open image /a/b.sif: failed to retrieve path for /a/b.sif: lstat "
         "/a/b.sif: no such file or directory",
         "launch_failure no-image@b.sif",

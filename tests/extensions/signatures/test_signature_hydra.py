@@ -38,10 +38,6 @@ SRC = "/mpich-5.0.2/src/pm/hydra/"
             "(No such file or directory)",
             "launch_failure no-program@hydra",
         ),
-        (
-            f"[proxy:0:0@node3] HYD_pmcd_pmip_control_cmd_cb ({SRC}proxy/pmip_cb.c:490): assert (!closed) failed",
-            "network_failure lost-mpiexec@hydra",
-        ),
     ],
 )
 def test_hydra(text: str, expected: str) -> None:
