@@ -146,7 +146,8 @@ def test_own_rules_give_keys_to_workers_and_when_judged_again(
     assert resumed.ret == 4
     resumed.stderr.fnmatch_lines(["*signatures mine.yaml: was sha256 *, is not there"])
     (none := mine.with_name("none.yaml")).write_text("rules: {}\n")
-    report("--signatures", str(none)).stdout.fnmatch_lines(["*expected network_failure no-route@rack7, got *", "1 verdicts changed; *"])
+    changed = report("--signatures", str(none))
+    changed.stdout.fnmatch_lines(["*expected network_failure no-route@rack7, got *", "1 verdicts changed; *"])
 
 
 def again(text: str) -> list[str]:
