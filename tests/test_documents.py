@@ -14,6 +14,7 @@ from pytest_hetgpu.config.inventory.file import read as read_inventory
 from pytest_hetgpu.config.known_failures import file as known_failures_file
 from pytest_hetgpu.config.known_failures.load import known_failures
 from pytest_hetgpu.config.matrix.reader import read as read_matrix
+from pytest_hetgpu.config.signature_rules import file as signature_file
 from pytest_hetgpu.extensions.output_patterns import CommandSettings
 from pytest_hetgpu.model.verdict import Kind
 from pytest_hetgpu.planning.expand import expand
@@ -41,8 +42,8 @@ EXAMPLES |= {STEPS[0]: "".join(EXAMPLES.pop(place) for place in STEPS)}
 
 def whole(text: str) -> tuple[str, str]:
     """What kind of file an example is of, and the file: what it shows a part of is written around it."""
-    if text.startswith("- "):
-        return "knowledge", text
+    if text.startswith("- ") or "\nrules:\n" in text:
+        return "knowledge" if text.startswith("- ") else "signatures", text
     keys = set(re.findall(r"^([a-z_]+):", text, re.MULTILINE))
     if "axes" in keys:
         return "matrix", text
@@ -66,7 +67,8 @@ def test_every_outcome_of_a_log_is_explained() -> None:
 
 
 def test_the_documents_have_examples_of_all_kinds() -> None:
-    assert {whole(text)[0] for text in EXAMPLES.values()} == {"matrix", "inventory", "knowledge", "reader"}
+    kinds = {whole(text)[0] for text in EXAMPLES.values()}
+    assert kinds == {"matrix", "inventory", "knowledge", "reader", "signatures"}
     assert {name.partition(":")[0] for name in EXAMPLES} >= {
         "README.md",
         "docs/how-to/known-failures.md",
@@ -85,6 +87,8 @@ def test_an_example_loads(name: str, tmp_path: Path) -> None:
     path.write_text(text, encoding="utf-8")
     if kind == "knowledge":
         assert known_failures_file.read(path)
+    elif kind == "signatures":
+        assert signature_file.read(path)
     elif kind == "inventory":
         found = read_inventory(path)
         assert found.hardware or found.sites

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pytest_hetgpu.analysis.logs.lines import strip_controls
 from pytest_hetgpu.analysis.logs.log_facts import log_facts, separate
-from pytest_hetgpu.analysis.logs.parse import ScanResult, course, failures, scan_log
+from pytest_hetgpu.analysis.logs.parse import ScanResult, course, failures, log_parsers, scan_log
 from pytest_hetgpu.analysis.logs.program_lines import is_program_running
 from pytest_hetgpu.analysis.logs.success import Proof, Success
 from pytest_hetgpu.analysis.logs.text_search import find_texts, read_lines
 from pytest_hetgpu.analysis.run_model import conclude, settled
 from pytest_hetgpu.config.known_failures.entries import HarmlessText, KnownFailures
+from pytest_hetgpu.extensions.signatures.engine.match_rule import MatchRule
 from pytest_hetgpu.model.failure import KnownFailure, Signature
 from pytest_hetgpu.model.records import RankExit
 from pytest_hetgpu.model.verdict import Kind
@@ -43,9 +44,9 @@ class Explanation:
     missing: str = ""
 
 
-def explain(log: Path, knowledge: KnownFailures) -> Explanation:
-    """Explain the log in the file `log`. Raise OSError if it cannot be read."""
-    result = scan_log(log)
+def explain(log: Path, knowledge: KnownFailures, own: Sequence[MatchRule] = ()) -> Explanation:
+    """Explain the log in the file `log`, also by rules of the user. Raise OSError if it cannot be read."""
+    result = scan_log(log, parsers=log_parsers(own))
     found, over = _failures(log, result)
     texts = find_texts(log, knowledge.texts if found else knowledge.harmless_texts)
     common = Explanation(

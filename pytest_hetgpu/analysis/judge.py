@@ -27,12 +27,13 @@ from pytest_hetgpu.analysis.judges.speed import SpeedJudge
 from pytest_hetgpu.analysis.judges.tool import ToolJudge
 from pytest_hetgpu.analysis.judges.transport import TransportJudge
 from pytest_hetgpu.analysis.logs.mpi_version import parse_mpi_version
-from pytest_hetgpu.analysis.logs.parse import TransportLogReader, read_evidence, scan_log
+from pytest_hetgpu.analysis.logs.parse import TransportLogReader, log_parsers, read_evidence, scan_log
 from pytest_hetgpu.analysis.logs.text_search import find_texts
 from pytest_hetgpu.analysis.rank_outcomes import rank_outcomes
 from pytest_hetgpu.analysis.rank_timeline import timeline
 from pytest_hetgpu.config.known_failures.entries import KnownFailures
 from pytest_hetgpu.extensions.registry import find
+from pytest_hetgpu.extensions.signatures.engine.match_rule import MatchRule
 from pytest_hetgpu.extensions.transports.base import Transport
 from pytest_hetgpu.model.failure import KnownFailure, Signature
 from pytest_hetgpu.model.job import Job
@@ -64,15 +65,19 @@ _FINE = (Kind.PASSED, Kind.SKIPPED)
 
 
 def judge_output(
-    job: Job, result: RunResult, knowledge: KnownFailures | None = None, further: Sequence[RunResult] = ()
+    job: Job,
+    result: RunResult,
+    knowledge: KnownFailures | None = None,
+    further: Sequence[RunResult] = (),
+    own: Sequence[MatchRule] = (),
 ) -> Outcome:
     """Judge a job whose output is in the file `result.output`. Return `unknown` if the file cannot be read.
 
     `knowledge` holds the known failures; None means the shipped entries. `further` launches of the job decide
-    whether it is slow.
+    whether it is slow. `own` are rules of the user.
     """
     try:
-        evidence, *again = (_read(job, one) for one in (result, *further))
+        evidence, *again = (_read(job, one, own) for one in (result, *further))
     except OSError as error:
         finding = Finding("transcript", Kind.UNKNOWN, f"the output cannot be read: {error}")
         return Outcome(finding.kind, Verdict.NEW, finding.why, findings=(finding,), seconds=result.seconds)
@@ -94,8 +99,8 @@ def _proof(job: Job) -> TransportLogReader:
     return find("transports", job.demand.transport_family, Transport).parser()  # type: ignore[type-abstract]
 
 
-def _read(job: Job, result: RunResult) -> Evidence:
-    evidence = read_evidence(Path(result.output), proof=_proof(job))
+def _read(job: Job, result: RunResult, own: Sequence[MatchRule]) -> Evidence:
+    evidence = read_evidence(Path(result.output), proof=_proof(job), parsers=log_parsers(own))
     if job.demand.external is None:
         return evidence
     from pytest_hetgpu.analysis.program_output import with_program_output

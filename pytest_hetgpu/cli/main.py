@@ -54,8 +54,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="hetgpu", description="Helpers beside `pytest --hetgpu-matrix FILE`.")
     parser.add_argument("--version", action="version", version=f"hetgpu {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    schema = commands.add_parser("schema", help="print the JSON Schema of a matrix file (or of a journal's lines)")
-    schema.add_argument("what", nargs="?", choices=("matrix", "journal"), default="matrix")
+    schema = commands.add_parser("schema", help="print the JSON Schema of a matrix file (or of another file)")
+    schema.add_argument("what", nargs="?", choices=("matrix", "journal", "signatures"), default="matrix")
     schema.set_defaults(run=_schema)
     explain = commands.add_parser("explain", help="print why the run in a log failed: any log, from anywhere")
     explain.add_argument("logs", nargs="*", metavar="LOG", help="files; - or nothing is standard input")
@@ -63,11 +63,17 @@ def _parser() -> argparse.ArgumentParser:
     explain.add_argument(
         "--knowledge", type=Path, action="append", default=[], metavar="FILE", help="known failures of your own, too"
     )
+    explain.add_argument(
+        "--signatures", type=Path, action="append", default=[], metavar="FILE", help="rules of your own, too"
+    )
     explain.set_defaults(run=_explain)
     report = commands.add_parser("report", help="judge a run's stored logs again, and build its reports from them")
     report.add_argument("folder", type=Path, metavar="RUN", help="a run's folder, like reports/latest")
     report.add_argument(
         "--knowledge", type=Path, action="append", default=[], metavar="FILE", help="instead of the run's own files"
+    )
+    report.add_argument(
+        "--signatures", type=Path, action="append", default=[], metavar="FILE", help="instead of the run's own rules"
     )
     report.add_argument("--anonymise", action="store_true", help="with stand-ins for hosts, addresses and users")
     report.add_argument("--history", type=Path, metavar="FILE", help="put the run into this history, or in again")
@@ -142,23 +148,27 @@ def _escape_unencodable_output() -> None:
 
 def _schema(parsed: argparse.Namespace) -> int:
     from pytest_hetgpu.config.matrix.schema import matrix_schema
+    from pytest_hetgpu.config.signature_rules.file import rule_schema
     from pytest_hetgpu.store.events import journal_schema
 
-    print(json.dumps(matrix_schema() if parsed.what == "matrix" else journal_schema(), indent=2))
+    schemas = {"matrix": matrix_schema, "journal": journal_schema, "signatures": rule_schema}
+    print(json.dumps(schemas[parsed.what](), indent=2))
     return 0
 
 
 def _explain(parsed: argparse.Namespace) -> int:
     from pytest_hetgpu.cli.explain.command import run
 
-    return run(parsed.logs, json=parsed.json, added=parsed.knowledge, print_line=print)
+    files = {"added": parsed.knowledge, "signatures": parsed.signatures}
+    return run(parsed.logs, json=parsed.json, print_line=print, **files)
 
 
 def _report(parsed: argparse.Namespace) -> int:
     from pytest_hetgpu.cli.report import rejudge
     from pytest_hetgpu.store.text import escape_controls
 
-    for line in rejudge(parsed.folder, parsed.knowledge, parsed.history, anonymous=parsed.anonymise):
+    how = {"signatures": parsed.signatures, "anonymous": parsed.anonymise}
+    for line in rejudge(parsed.folder, parsed.knowledge, parsed.history, **how):
         print(escape_controls(line))
     return 0
 

@@ -10,22 +10,25 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from pytest_hetgpu.analysis.judge import SCENARIO, judge_output
 from pytest_hetgpu.config.inventory.file import read as read_inventory
 from pytest_hetgpu.config.inventory.sources import spec_of
 from pytest_hetgpu.config.known_failures.entries import KnownFailures
 from pytest_hetgpu.config.known_failures.load import known_failures
+from pytest_hetgpu.config.signature_rules.load import signature_rules
 from pytest_hetgpu.errors import HetgpuError, UsageError
 from pytest_hetgpu.execution.remeasure import launches
 from pytest_hetgpu.execution.retry.policy import settled
 from pytest_hetgpu.execution.retry.state import saved_attempts
+from pytest_hetgpu.extensions.signatures.engine.match_rule import MatchRule
 from pytest_hetgpu.model.outcome import Outcome, RunResult
 from pytest_hetgpu.planning.matrix_set import MatrixSet
 from pytest_hetgpu.reporting.messages import rerun_argv
 from pytest_hetgpu.reporting.report import build
 from pytest_hetgpu.store import writer_lock
-from pytest_hetgpu.store.cells import CellRecord, missing_logs, read_run
+from pytest_hetgpu.store.cells import CellRecord, RunRecord, missing_logs, read_run
 from pytest_hetgpu.store.encode import RecordError
 from pytest_hetgpu.store.events import SessionStarted
 from pytest_hetgpu.store.files import refuse_links
@@ -36,18 +39,30 @@ from pytest_hetgpu.store.redaction.redact import register_secrets
 
 WRITER = "rejudged"
 _MOST = 10
-_KNOWLEDGE = "--hetgpu-knowledge"
+_KNOWLEDGE, _SIGNATURES = "--hetgpu-knowledge", "--hetgpu-signatures"
 _INVENTORY = "--hetgpu-inventory"
-_OPTIONS = (_INVENTORY, _KNOWLEDGE, "--hetgpu-timeout", "--hetgpu-preflight")
+_OPTIONS = (_INVENTORY, _KNOWLEDGE, _SIGNATURES, "--hetgpu-timeout", "--hetgpu-preflight")
+
+
+class _Basis(NamedTuple):
+    """The basis of verdicts besides logs: known failures (None for the shipped ones), and rules of the user."""
+
+    known: KnownFailures | None
+    own: Sequence[MatchRule]
 
 
 def rejudge(
-    run: Path, added: Sequence[Path] = (), history: Path | None = None, *, anonymous: bool = False
+    run: Path,
+    added: Sequence[Path] = (),
+    history: Path | None = None,
+    *,
+    signatures: Sequence[Path] = (),
+    anonymous: bool = False,
 ) -> Iterator[str]:
     """Journal a new outcome for every finished cell of a run and rebuild its reports. Yield a line per changed verdict.
 
-    Known failures are the shipped entries and those of the run's own files, or of `added` in their place. `anonymous`
-    switches the reports to pseudonyms from now on. At the end, the run is stored in `history`.
+    `added` and `signatures` replace the run's own files of known failures and of rules. `anonymous` switches the
+    reports to pseudonyms from now on. At the end, the run is stored in `history`.
 
     Raises UsageError, before any verdict is touched, if the folder is no run's or a file is missing. Raises
     HistoryError if the history cannot be written.
@@ -58,7 +73,7 @@ def rejudge(
     refuse_links(run)
     record = read_run(run)
     _register_run_secrets(record.sessions if folder.unpublished_logs() else ())
-    known = _known_failures(run, record.sessions, added)
+    basis = _basis(run, record.sessions, added, signatures)
     changed = 0
     # These events follow all earlier ones. In a run that is still going, they precede all later ones.
     part = record.part + (not writer_lock.writer_alive(run / "journal" / "main.jsonl"))
@@ -66,7 +81,7 @@ def rejudge(
         for cell in record.cells:
             folder.redact_again(cell.label)
             try:
-                after = _rejudge_cell(cell, folder, known)
+                after = _rejudge_cell(cell, folder, basis)
             except RecordError as error:
                 yield f"{cell.label}: stays as it was judged: {error}"
                 continue
@@ -76,21 +91,30 @@ def rejudge(
             before = cell.outcome
             if (before.kind, before.verdict) != (after.kind, after.verdict):
                 changed += 1
-                was, now = (f"{o.kind.value} ({o.verdict.value})" for o in (before, after))
-                yield f"{cell.label}: was {was}, is {now}: {after.why}"
+                yield _change(cell.label, before, after)
     if anonymous:
         anonymity.mark_anonymous(run)
-    commands = {(cell.matrix, cell.label): _rerun_command(cell, record.sessions) for cell in record.cells}
-    lost = missing_logs(record, folder)
-    if lost:
-        yield f"{len(lost)} logs are gone, their cells stay as they were judged: {', '.join(lost[:_MOST])}"
-    build(run, lambda matrix, label: commands[matrix, label])
+    yield from _rebuild(folder, record)
     yield f"{changed} verdicts changed; reports rebuilt in {run}"
     if history:
         from pytest_hetgpu.store.history import put
         from pytest_hetgpu.store.run_summary import summarise
 
         yield put(history, summarise(read_run(run), run)) or f"put into {history}"
+
+
+def _change(label: str, before: Outcome, after: Outcome) -> str:
+    was, now = (f"{o.kind.value} ({o.verdict.value})" for o in (before, after))
+    return f"{label}: was {was}, is {now}: {after.why}"
+
+
+def _rebuild(folder: RunFolder, record: RunRecord) -> Iterator[str]:
+    """Build the reports of a run from its journal. Yield a line if logs are missing."""
+    commands = {(cell.matrix, cell.label): _rerun_command(cell, record.sessions) for cell in record.cells}
+    lost = missing_logs(record, folder)
+    if lost:
+        yield f"{len(lost)} logs are gone, their cells stay as they were judged: {', '.join(lost[:_MOST])}"
+    build(folder.path, lambda matrix, label: commands[matrix, label])
 
 
 def _register_run_secrets(sessions: Sequence[SessionStarted]) -> None:
@@ -114,7 +138,7 @@ def _register_run_secrets(sessions: Sequence[SessionStarted]) -> None:
                 register_secrets({}, *read_inventory(source, files_only=True).settings())
 
 
-def _rejudge_cell(cell: CellRecord, folder: RunFolder, known: KnownFailures | None) -> Outcome | None:
+def _rejudge_cell(cell: CellRecord, folder: RunFolder, basis: _Basis) -> Outcome | None:
     """Judge the log of a cell again. Return None if there is none, or its test failed for a reason of its own.
 
     Raises RecordError if the stored job is damaged, or of a newer version.
@@ -129,35 +153,42 @@ def _rejudge_cell(cell: CellRecord, folder: RunFolder, known: KnownFailures | No
         return None
     # The run may have been moved: use the log beside the job.
     further = [again for _, again in launches(folder, cell.label)]
-    judged = [_rejudge_attempt(one, cell.label, before, known) for one, before in saved_attempts(folder, cell.label)]
-    judged.append(_rejudge_attempt(folder, cell.label, result, known, further))
+    judged = [_rejudge_attempt(one, cell.label, before, basis) for one, before in saved_attempts(folder, cell.label)]
+    judged.append(_rejudge_attempt(folder, cell.label, result, basis, further))
     return replace(settled(judged), concerns=cell.outcome.concerns, debug=cell.outcome.debug)
 
 
 def _rejudge_attempt(
-    folder: RunFolder, label: str, result: RunResult, known: KnownFailures | None, further: Sequence[RunResult] = ()
+    folder: RunFolder, label: str, result: RunResult, basis: _Basis, further: Sequence[RunResult] = ()
 ) -> tuple[str, Outcome]:
     """Judge the log of an attempt; return the path of the log from the run's folder, and the outcome."""
     log = folder.log(label)
-    outcome = judge_output(read_job(folder.job(label)), replace(result, output=str(log)), known, further)
+    outcome = judge_output(
+        read_job(folder.job(label)), replace(result, output=str(log)), basis.known, further, basis.own
+    )
     return str(log.relative_to(folder.path)), outcome
 
 
-def _known_failures(run: Path, sessions: Sequence[SessionStarted], added: Sequence[Path]) -> KnownFailures | None:
-    """Return the known failures that the run used; None for the shipped entries alone.
+def _basis(run: Path, sessions: Sequence[SessionStarted], added: Sequence[Path], signatures: Sequence[Path]) -> _Basis:
+    """Return the known failures and the rules that the run used, or those of other files.
 
     Raises UsageError if one of the run's files is missing.
     """
-    files = added or [
-        Path(session.folder, file) for session in sessions for file in _values(_options(session), _KNOWLEDGE)
-    ]
-    gone = next((file for file in files if not (added or file.is_file())), None)
+    known = tuple(added) or _files_of(run, sessions, _KNOWLEDGE, "known failures", "[]")
+    rules = tuple(signatures) or _files_of(run, sessions, _SIGNATURES, "rules", "rules: {}")
+    return _Basis(known_failures(known) if known else None, signature_rules(rules))
+
+
+def _files_of(run: Path, sessions: Sequence[SessionStarted], option: str, what: str, none: str) -> tuple[Path, ...]:
+    """Return the files that the run's sessions had for an option."""
+    files = [Path(session.folder, file) for session in sessions for file in _values(_options(session), option)]
+    gone = next((file for file in files if not file.is_file()), None)
     if gone:
         raise UsageError(
-            f"{run}: its verdicts rest on the known failures in {gone}, which is no file now; no verdict was touched. "
-            "Give them with --knowledge FILE (a file with [] stands for none)"
+            f"{run}: its verdicts rest on the {what} in {gone}, which is no file now; no verdict was touched. "
+            f"Give them with {option.replace('hetgpu-', '')} FILE (a file with {none} stands for none)"
         )
-    return known_failures(tuple(dict.fromkeys(files))) if files else None
+    return tuple(dict.fromkeys(files))
 
 
 def _rerun_command(cell: CellRecord, sessions: Sequence[SessionStarted]) -> str:

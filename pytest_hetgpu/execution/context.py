@@ -14,6 +14,7 @@ from pytest_hetgpu.cluster.cleanup.tracker import LedgerTracker
 from pytest_hetgpu.cluster.cluster import Cluster
 from pytest_hetgpu.cluster.leases.hold import close_connections
 from pytest_hetgpu.config.known_failures.load import known_failures
+from pytest_hetgpu.config.signature_rules.load import signature_rules
 from pytest_hetgpu.execution.lru import LruCache
 from pytest_hetgpu.execution.options import DEFAULTS, RunOptions
 from pytest_hetgpu.execution.retry.engine_restart import EngineRestarts
@@ -121,10 +122,11 @@ class RunContext:
     def judge(
         self, job: Job, result: RunResult, further: Sequence[RunResult] = (), concerns: Sequence[PreflightWarning] = ()
     ) -> Outcome:
-        """Judge a recorded run with the known failures of this run; `further` are repeated launches of the job."""
+        """Judge a recorded run with the known failures and rules of this run; `further` are repeated launches."""
         # The shipped known failures are read only if a run fails.
         known = known_failures(self.suite.knowledge_files) if self.suite.knowledge_files else None
-        return replace(judge_output(job, result, known, further), concerns=tuple(map(str, concerns)))
+        own = signature_rules(self.suite.signature_files)
+        return replace(judge_output(job, result, known, further, own), concerns=tuple(map(str, concerns)))
 
     def release(self) -> None:
         """Close the nodes that a crash, a hang or a kill has tainted. The next cell gets fresh ones."""

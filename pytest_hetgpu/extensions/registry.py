@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 from typing import TypeVar
 
 from pytest_hetgpu.errors import UsageError
@@ -22,6 +23,7 @@ FAMILIES = (
     *("probes", "readers", "inventories"),
 )
 _HOME = "pytest_hetgpu.extensions"
+_ROWS = "rows"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,79}")
 
 
@@ -36,10 +38,17 @@ def names(family: str) -> tuple[str, ...]:
 
 @cache
 def shipped(family: str) -> tuple[str, ...]:
-    """Return the names that this package itself has."""
+    """Return the names that this package itself has: of modules, and of files in the folder `rows`."""
+    package = importlib.import_module(f"{_HOME}.{family}")
+    files = {path.stem for place in package.__path__ for path in Path(place, _ROWS).glob("*.yaml")}
+    return tuple(sorted(files | _modules(family)))
+
+
+@cache
+def _modules(family: str) -> frozenset[str]:
     package = importlib.import_module(f"{_HOME}.{family}")
     found = (module.name for module in pkgutil.iter_modules(package.__path__) if not module.ispkg)
-    return tuple(sorted(name for name in found if name != "base" and not name.startswith("_")))
+    return frozenset(name for name in found if name != "base" and not name.startswith("_"))
 
 
 def added() -> tuple[Extension, ...]:
@@ -85,7 +94,12 @@ def check(family: str, name: str) -> None:
 
 @cache
 def _classes(family: str, name: str) -> tuple[type, ...]:
-    return _own(f"{_HOME}.{family}.{name}")
+    """Return the classes of a module; without one, the parser of a file of rules."""
+    if name in _modules(family):
+        return _own(f"{_HOME}.{family}.{name}")
+    from pytest_hetgpu.extensions.signatures.engine.rules import row_parser
+
+    return (row_parser(name),)
 
 
 @cache

@@ -58,10 +58,11 @@ def _matrices(folder: Path) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class RunInputs:
-    """The inputs of a run besides its matrices: the inventory (a file or `KIND:PATH`) and files of known failures."""
+    """The inputs of a run besides its matrices: the inventory (a file or `KIND:PATH`), known failures and rules."""
 
     inventory: str | Path | None = None
     known_failures: tuple[Path, ...] = ()
+    signatures: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,7 @@ class MatrixSet:
     prefixes: tuple[Path, ...]
     timeout: float
     knowledge_files: tuple[Path, ...] = ()
+    signature_files: tuple[Path, ...] = ()
     _images: Mapping[str, Mapping[str, Image]] = field(default_factory=dict, repr=False)
     _stacks: dict[str, Stack | NotHere] = field(default_factory=dict, repr=False)
     _places: dict[tuple[str, str], int] = field(default_factory=dict, repr=False)
@@ -93,6 +95,10 @@ class MatrixSet:
             raise UsageError("\n".join(wrong))
         if inputs.known_failures:
             known_failures(inputs.known_failures)
+        if inputs.signatures:
+            from pytest_hetgpu.config.signature_rules.load import signature_rules
+
+            signature_rules(inputs.signatures)
         matrices: dict[str, Matrix] = {}
         expanded: list[tuple[Matrix, list[Scenario]]] = []
         errors: list[str] = []
@@ -118,6 +124,7 @@ class MatrixSet:
             _prefixes(environ, root),
             timeout,
             inputs.known_failures,
+            inputs.signatures,
             images,
         )
 

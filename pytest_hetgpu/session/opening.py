@@ -41,7 +41,7 @@ def open_session(config: pytest.Config, settings: Settings) -> Session:
 
 
 def _open_session(config: pytest.Config, settings: Settings) -> Session:
-    inputs = RunInputs(settings.inventory, settings.knowledge)
+    inputs = RunInputs(settings.inventory, settings.knowledge, settings.signatures)
     suite = MatrixSet.load(
         settings.matrix, config.rootpath, timeout=settings.timeout, environ=os.environ, inputs=inputs
     )

@@ -82,6 +82,13 @@ OPTIONS = (
         same=True,
     ),
     Option(
+        "signatures",
+        "file of rules of your own that make keys of further failure texts; repeatable",
+        "FILE",
+        "paths",
+        same=True,
+    ),
+    Option(
         "timeout", "seconds a cell may take unless it has its own timeout (default: 120)", "S", "seconds", same=True
     ),
     Option(
@@ -177,6 +184,7 @@ class Settings:
     history: Path | Literal["off"] | None = None
     baseline: str | None = None
     knowledge: tuple[Path, ...] = ()
+    signatures: tuple[Path, ...] = ()
     timeout: float = 120.0
     preflight: str = "warn"
     wire: float | Literal["off"] = 0.25

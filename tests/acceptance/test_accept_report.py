@@ -123,6 +123,33 @@ def test_other_knowledge_gives_other_verdicts(
     assert [cell.verdict for cell in history.load_run(runs, latest().name).cells] == [Verdict.CHANGED]
 
 
+RULE = """\
+rules:
+  openmpi-errors-btl-tcp-mine:
+    trigger: 'failed: No route'
+    kind: network_failure
+    key: no-route@rack7
+    example: 'connect() to 10.0.0.2:1024 failed: No route to host (113)'
+"""
+EXPECT_RULE = "expect:\n  - {where: {how: network}, outcome: network_failure, signature: no-route@rack7}\n"
+
+
+@pytest.mark.parametrize("mode", [(), ("-n", "2")])
+def test_own_rules_give_keys_to_workers_and_when_judged_again(
+    run_pytest: Run, matrix: Write, report: Run, mine: Path, mode: tuple[str, ...]
+) -> None:
+    mine.write_text(RULE)
+    matrix(["network"], EXPECT_RULE)
+    assert run_pytest("--hetgpu-matrix", "demo.yaml", "--hetgpu-signatures", mine.name, *mode).ret == 0
+    report().stdout.fnmatch_lines(["0 verdicts changed; *"])
+    resumed = run_pytest("--hetgpu-matrix", "demo.yaml", "--hetgpu-resume=latest")
+    assert resumed.ret == 4
+    resumed.stderr.fnmatch_lines(["*signatures mine.yaml: was sha256 *, is not there"])
+    (none := mine.with_name("none.yaml")).write_text("rules: {}\n")
+    changed = report("--signatures", str(none))
+    changed.stdout.fnmatch_lines(["*expected network_failure no-route@rack7, got *", "1 verdicts changed; *"])
+
+
 def again(text: str) -> list[str]:
     """The first command that runs a cell again, as words without the program; from a terminal, Markdown or XML."""
     (line, *_) = (line for line in text.splitlines() if "again:" in line)

@@ -65,6 +65,15 @@ def test_the_files_given_stand_for_the_runs_own(tmp_path: Path) -> None:
     assert list(rejudge(folder, [given])) == [f"0 verdicts changed; reports rebuilt in {folder}"]
 
 
+def test_own_rules_are_those_of_the_run_or_those_given(tmp_path: Path) -> None:
+    folder = run(tmp_path, options=("--hetgpu-signatures", str(tmp_path / "gone.yaml")))
+    with pytest.raises(UsageError, match=r"the rules in \S+gone\.yaml, which is no file now.*--signatures FILE"):
+        list(rejudge(folder))
+    given = tmp_path / "given.yaml"
+    given.write_text("rules: {}")
+    assert list(rejudge(folder, signatures=[given])) == [f"0 verdicts changed; reports rebuilt in {folder}"]
+
+
 def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="not a run's folder"):
         list(rejudge(tmp_path))

@@ -16,6 +16,7 @@ class Suite:
     """The part of a suite that steps ask; its jobs are given by label."""
 
     knowledge_files = ()
+    signature_files = ()
 
     def __init__(self, scenario: Any = None, job: Any = None) -> None:
         self._scenario = scenario

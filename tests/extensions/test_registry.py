@@ -20,7 +20,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_names_are_the_files_without_base_and_private_ones(family: str) -> None:
-    files = (path.stem for path in (ROOT / "pytest_hetgpu" / "extensions" / family).glob("*.py"))
+    folder = ROOT / "pytest_hetgpu" / "extensions" / family
+    files = {path.stem for path in (*folder.glob("*.py"), *folder.glob("rows/*.yaml"))}
     assert names(family) == tuple(sorted(name for name in files if name != "base" and not name.startswith("_")))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property, partial
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -23,7 +23,9 @@ from pytest_hetgpu.analysis.run_model import Course, explained
 from pytest_hetgpu.extensions.registry import find, names
 from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogParser, Priority, Process
 from pytest_hetgpu.extensions.signatures.engine.last_error import last_error
+from pytest_hetgpu.extensions.signatures.engine.match_rule import MatchRule
 from pytest_hetgpu.extensions.signatures.engine.order import by_priority
+from pytest_hetgpu.extensions.signatures.engine.rules import without
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.records import Hello, RankExit
 from pytest_hetgpu.model.transport_classes import UNKNOWN, Connection, connection
@@ -78,14 +80,20 @@ class TransportLogReader(Protocol):
         """Return versions by the lower-case name of the library."""
 
 
-def log_parsers() -> tuple[LogParser, ...]:
-    """Return a new instance of each log parser."""
-    return tuple(parser() for parser in _parsers())
+def log_parsers(own: Sequence[MatchRule] = ()) -> tuple[LogParser, ...]:
+    """Return a new instance of each log parser. Rules of a user precede, and replace shipped ones of their ids."""
+    return tuple(parser() for parser in _parsers(tuple(own)))
 
 
-@cache
-def _parsers() -> tuple[type[LogParser], ...]:
-    return tuple(find("signatures", name, LogParser) for name in names("signatures"))  # type: ignore[type-abstract]
+@lru_cache(maxsize=8)
+def _parsers(own: tuple[MatchRule, ...]) -> tuple[type[LogParser], ...]:
+    shipped = tuple(find("signatures", name, LogParser) for name in names("signatures"))  # type: ignore[type-abstract]
+    if not own:
+        return shipped
+    from pytest_hetgpu.extensions.signatures.engine.own_rules import own_parser
+
+    ids = frozenset(rule.id for rule in own)
+    return (own_parser(own), *(without(parser, ids) for parser in shipped))
 
 
 @dataclass(frozen=True)

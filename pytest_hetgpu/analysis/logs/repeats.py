@@ -18,7 +18,7 @@ TAIL = 1 << 16
 """Last bytes of a log, which are always read in full."""
 
 _FEWEST = 8
-_BEFORE, _AFTER = 30, 30
+_AROUND = 30
 _LONGEST = 1000
 _MOST_SHAPES = 20_000
 _MOST_BYTES = 4 << 20
@@ -52,22 +52,27 @@ class Repeats:
         if not new:
             return
         starts = [at, *accumulate((len(line) + 1 for line in lines), initial=at)][1:]
-        wanted = [place for place, line in enumerate(lines) if line in new and self._take(line, block, starts[place])]
         first = last = -1
-        for place in wanted:
-            if place - _BEFORE > last:
+        for place, line in enumerate(lines):
+            around = self._take(line, block, starts[place]) if line in new else None
+            if around is None:
+                continue
+            if place - around > last:
                 if last >= 0:
                     yield starts[first], min(starts[last], len(block))
-                first = max(0, place - _BEFORE)
-            last = min(len(lines), place + _AFTER + 1)
+                first = max(0, last, place - around)
+            last = min(len(lines), place + around + 1)
         if last >= 0:
             yield starts[first], min(starts[last], len(block))
 
-    def _take(self, shape: bytes, block: bytes, start: int) -> bool:
-        """Return whether a line of a shape that is not settled is to be read; count it."""
+    def _take(self, shape: bytes, block: bytes, start: int) -> int | None:
+        """Count a line of a shape that is not settled.
+
+        Return how many lines before and after it are to be read with it, None if it need not be read.
+        """
         raw = block[start : start + len(shape)]
         if len(shape) > _LONGEST or _MARK in shape or _RECORD in shape:
-            return self._triggered(raw)
+            return 0 if self._triggered(raw) else None
         count = self._counts.get(shape, 0) + 1
         if count == 1:
             self._bytes += 2 * len(shape)
@@ -75,10 +80,11 @@ class Repeats:
                 self._forget(len(shape))
             self._numbers[shape] = [slice(*found.span(1)) for found in _TELLING.finditer(shape)]
         self._counts[shape] = count
-        wanted = self._triggered(raw) if count <= _FEWEST else self._is_new_number(shape, raw)
         if count >= (_MOST_ALIKE if self._numbers[shape] and len(self._seen) < _MOST_NUMBERS else _FEWEST):
             self._settled.add(shape)
-        return wanted
+        if count <= _FEWEST:
+            return _AROUND if self._triggered(raw) else None
+        return 0 if self._is_new_number(shape, raw) else None
 
     def _is_new_number(self, shape: bytes, raw: bytes) -> bool:
         key = shape, b" ".join(raw[part] for part in self._numbers[shape])

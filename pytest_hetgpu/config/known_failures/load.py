@@ -7,8 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pytest_hetgpu.config.known_failures import plain_yaml
 from pytest_hetgpu.config.known_failures.entries import FailureEntry, KnownFailures, MatchCriteria
+from pytest_hetgpu.model import plain_yaml
 from pytest_hetgpu.model.failure import Condition, KnownFailure
 from pytest_hetgpu.model.verdict import Kind
 

@@ -45,6 +45,8 @@ def compute(
         found["inventory"] = _hosts(suite.inventory)
     for file in suite.knowledge_files:
         found[f"known failures {file.name}"] = _content(file)
+    for file in suite.signature_files:
+        found[f"signatures {file.name}"] = _content(file)
     for test in tests:
         found[f"tests {test}"] = _content(Path(test)) if Path(test).is_file() else "a folder"
     for kind, image in suite.images():

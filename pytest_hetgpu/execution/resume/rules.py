@@ -19,6 +19,7 @@ RULES: Mapping[str, ResumeRule] = {
     "matrix": ResumeRule.SAME_CONTENT,
     "inventory": ResumeRule.SAME_CONTENT,
     "knowledge": ResumeRule.SAME_CONTENT,
+    "signatures": ResumeRule.SAME_CONTENT,
     "timeout": ResumeRule.SAME,
     "preflight": ResumeRule.SAME,
     "wire": ResumeRule.SAME,

@@ -1,18 +1,13 @@
-"""Slurm: exits of tasks, cancelled jobs, and reasons why a job, a step or a task could not be started.
-
-Sources: src/srun/launch.c and allocate.c, src/sbatch, src/salloc, src/api/step_launch.c, slurmstepd
-(src/slurmd/slurmstepd/req.c, mgr.c, task.c), src/interfaces/mpi.c, src/plugins/mpi, src/plugins/auth/munge, and the
-reasons of src/common/slurm_errno.c.
-"""
+"""Slurm: exits of tasks, cancelled jobs, and reasons why a job, a step or a task could not be started."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, Priority, slug
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, Priority
 from pytest_hetgpu.extensions.signatures.engine.exits import (
     CUT_OFF,
     ExitReason,
@@ -23,16 +18,14 @@ from pytest_hetgpu.extensions.signatures.engine.exits import (
     parse_ranges,
     signal_number,
 )
-from pytest_hetgpu.extensions.signatures.engine.rules import MatchRule, RuleParser
+from pytest_hetgpu.extensions.signatures.engine.rules import RuleParser
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.lazy_regex import lazy
 from pytest_hetgpu.model.records import RankExit
 from pytest_hetgpu.model.verdict import Kind
 
-_LAUNCH = Kind.LAUNCH_FAILURE
 _NETWORK = Kind.NETWORK_FAILURE
 _TIMEOUT = Kind.TIMEOUT
-_LIMIT, _RELAYED = Priority.LIMIT, Priority.RELAYED
 _MOST = 10_000
 _MOST_NAMED = 64
 
@@ -48,10 +41,6 @@ _STOPS = ("srun: Terminating", "_step_signal: Terminating", "DUE TO TASK FAILURE
 
 _LIMITS = {"TIME LIMIT": "time-limit@slurm", "PREEMPTION": "preempted@slurm", "JOB REQUEUE": "requeued@slurm"}
 _CANCELLATION = "cancelled@slurm"
-_REFUSALS = (
-    r"(?:Unable to allocate resources|Job submit/allocate failed|Batch job submission failed|"
-    r"Failed to allocate resources|Unable to (?:create step|confirm allocation) for job \d+): (?P<detail>(?P<why>.*\S))"
-)
 
 
 class _ExitLine(NamedTuple):
@@ -63,208 +52,8 @@ class _ExitLine(NamedTuple):
     hosts: tuple[str, ...]
 
 
-class Slurm(RuleParser):
+class Slurm(RuleParser, rows="slurm"):
     """Parser of srun, sbatch, salloc and slurmstepd; all that follows a cancellation is its consequence."""
-
-    rules = (
-        MatchRule(
-            "execve(): bad interp",
-            _LAUNCH,
-            "no-interpreter@{program}",
-            pattern=r"r\((?P<program>.*?)\): (?P<detail>.*)",
-        ),
-        MatchRule(
-            "execve(): ",
-            _LAUNCH,
-            "no-program@{program}",
-            pattern=r"error: execve\(\): (?P<program>\S+): (?P<detail>No such file or directory)",
-        ),
-        MatchRule("execve(): ", _LAUNCH, "exec@{detail}", pattern=r"error: execve\(\): .*: (?P<detail>[A-Z].*\S)"),
-        *(
-            MatchRule(words, _LAUNCH, "{why}@slurm", pattern=_REFUSALS)
-            for words in (
-                "Unable to allocate resources: ",
-                "Job submit/allocate failed: ",
-                "Batch job submission failed: ",
-                "Failed to allocate resources: ",
-                "Unable to create step for job ",
-                "Unable to confirm allocation for job ",
-            )
-        ),
-        MatchRule(
-            "ask launch for ",
-            _LAUNCH,
-            "{why}@slurm",
-            pattern=r"Task launch for \S+ failed on node (?P<host>[^\s:]+): (?P<detail>(?P<why>.*\S))",
-        ),
-        MatchRule(
-            " launch failed: ",
-            _LAUNCH,
-            "{why}@slurm",
-            pattern=r"srun: error: task (?P<rank>\d{1,9}) launch failed: (?P<detail>(?P<why>.*\S))",
-        ),
-        MatchRule(
-            "Application launch ",
-            _LAUNCH,
-            "{why}@slurm",
-            _RELAYED,
-            r"srun: error: Application launch (?:add )?failed: (?P<detail>(?P<why>.*\S))",
-        ),
-        MatchRule("timeout waiting for task launch", _LAUNCH, "no-start@slurm"),
-        MatchRule(
-            "can not load PMIx library",
-            _LAUNCH,
-            "missing-library@libpmix",
-            pattern="mpi/pmix.*(?P<detail>can not load PMIx.*)",
-        ),
-        MatchRule("incorrect PMIx library version loaded", _LAUNCH, "bad-library@libpmix"),
-        *(
-            MatchRule(words, _LAUNCH, "no-mpi-plugin@slurm", _RELAYED, rf"error: .*(?P<detail>{words}.*)")
-            for words in (
-                "Invalid MPI type ",
-                "plugin name for mpi/",
-                "Invalid MPI plugin name",
-                "cannot find mpi plugin",
-                "cannot create mpi context",
-                "MPI: Cannot create context for ",
-                "MPI: Unable to load any plugin",
-            )
-        ),
-        MatchRule(
-            "Error handler invoked: status", Kind.ERROR, "peer-gone@pmix", Priority.CONSEQUENCE, "mpi/pmix", fatal=False
-        ),
-        MatchRule(
-            "collective timeout",
-            _NETWORK,
-            "collective-timeout@pmix",
-            Priority.SYMPTOM,
-            r"mpi/pmix.*(?P<detail>collective timeout.*)",
-            fatal=False,
-        ),
-        MatchRule(
-            "mpi/pmix",
-            _LAUNCH,
-            "{why}@pmix",
-            Priority.SYMPTOM,
-            r"error: +mpi/pmix\w*: \w+: \S+ \[-?\d+\]: \S+:\d+: (?P<detail>(?P<why>.*\S))",
-            fatal=False,
-        ),
-        MatchRule(
-            "mpi/pmi2: ",
-            _LAUNCH,
-            "{why}@pmi2",
-            Priority.SYMPTOM,
-            r"error: mpi/pmi2: (?P<detail>(?P<why>.*\S))",
-            fatal=False,
-        ),
-        MatchRule("going to /tmp instead"),
-        MatchRule("couldn't chdir to `", _LAUNCH, "no-folder@slurm", pattern=r"(?P<detail>couldn't chdir.*)"),
-        MatchRule(
-            "Could not open std", _LAUNCH, "no-output@slurm", pattern=r"error: (?P<detail>Could not open std\w+ file.*)"
-        ),
-        MatchRule(
-            "Unable to open file",
-            _LAUNCH,
-            "no-program@{name}",
-            pattern=r"(?:sbatch|salloc): error: (?P<detail>Unable to open file (?P<name>\S+))",
-        ),
-        MatchRule("does not look like a batch script", _LAUNCH, "no-script@slurm", pattern="sbatch: error: This does"),
-        MatchRule("Munge ", _LAUNCH, "munge@slurm", pattern=r"(?P<detail>Munge (?:en|de)code failed: .*)"),
-        MatchRule(
-            "Failed to invoke ",
-            _LAUNCH,
-            "plugin@slurm",
-            _RELAYED,
-            r"error: (?:\w+: )?(?P<detail>Failed to invoke (?:spank|task) plugin.*)",
-        ),
-        MatchRule(
-            "rolog failed status",
-            _LAUNCH,
-            "prolog@slurm",
-            pattern=r"error: (?P<detail>(?:TaskProlog|--task-prolog) failed.*)",
-        ),
-        MatchRule("Unable to configure MPI plugin", _LAUNCH, "mpi-plugin@slurm", _RELAYED),
-        MatchRule("Failed mpi_g_slurmstepd_prefork", _LAUNCH, "mpi-plugin@slurm", _RELAYED),
-        MatchRule(
-            "IO setup failed", _LAUNCH, "no-output@slurm", _RELAYED, r"slurmstepd.*(?P<detail>IO setup failed.*)"
-        ),
-        MatchRule(
-            "Could not open output file",
-            _LAUNCH,
-            "no-output@slurm",
-            pattern=r"slurmstepd.*(?P<detail>Could not open.*)",
-        ),
-        MatchRule("Unable to contact slurm controller", _LAUNCH, "no-controller@slurm", fatal=False),
-        MatchRule(
-            "Node failure on ",
-            _NETWORK,
-            "node-failure@slurm",
-            Priority.EXIT,
-            r"error: (?P<detail>Node failure on (?P<host>\S+))",
-        ),
-        MatchRule(
-            "Cannot communicate with node",
-            _NETWORK,
-            "node-lost@slurm",
-            Priority.SYMPTOM,
-            r"srun: error: (?P<detail>.*)",
-        ),
-        MatchRule(
-            " error with slurmstepd",
-            _NETWORK,
-            "node-lost@slurm",
-            Priority.SYMPTOM,
-            r"srun: error: (?P<detail>.*aborting, io.*)",
-        ),
-        MatchRule(
-            "Aborting, ",
-            _NETWORK,
-            "node-lost@slurm",
-            Priority.SYMPTOM,
-            r"srun: error: (?P<detail>Aborting, (?:io|step|can not).*)",
-        ),
-        MatchRule(
-            "has exceeded its time limit", _TIMEOUT, "time-limit@slurm", _LIMIT, r"salloc: .*has exceeded its time"
-        ),
-        MatchRule(
-            "Slurm job ", _LAUNCH, "expired@slurm", pattern=r"srun: error: (?P<detail>Slurm job \d+ has expired)"
-        ),
-        MatchRule(
-            "Job allocation ",
-            _TIMEOUT,
-            "cancelled@slurm",
-            _LIMIT,
-            r"salloc: (?:error: )?Job allocation \d+ has been revoked",
-        ),
-        MatchRule(
-            "Job allocation ",
-            _LAUNCH,
-            "revoked@slurm",
-            _RELAYED,
-            r"srun: (?:error: )?(?P<detail>Job allocation \d+ has been revoked)",
-        ),
-        MatchRule("srun: unrecognized option", _LAUNCH, "bad-option@slurm"),
-        MatchRule(
-            ": fatal: ", _LAUNCH, "{why}@slurm", pattern=r"\b(?:srun|sbatch|salloc): fatal: (?P<detail>(?P<why>.*\S))"
-        ),
-        # Options that the client itself rejects; its other messages begin differently.
-        *(
-            MatchRule(
-                words,
-                _LAUNCH,
-                "{why}@slurm",
-                _RELAYED,
-                r": error: (?P<detail>(?P<why>(?:[Ii]nvalid |Memory specification |CPU count |ntasks-per).*\S))",
-                fatal=False,
-            )
-            for words in ("srun: error: ", "sbatch: error: ", "salloc: error: ")
-        ),
-        # Read by this class itself.
-        *(
-            MatchRule(words)
-            for words in ("CANCELLED AT ", "KILLED AT ", "srun: Terminating", "_step_signal: Terminating")
-        ),
-    )
 
     def __init__(self) -> None:
         super().__init__()
@@ -283,9 +72,6 @@ class Slurm(RuleParser):
                 self._cancelled.append((line, found["host"], found["why"] or ""))
         else:
             super().feed(line)
-
-    def build_match(self, rule: MatchRule, groups: Mapping[str, str], line: LogLine) -> FailureMatch:
-        return super().build_match(rule, {**groups, "why": slug(groups.get("why", ""))}, line)
 
     def _ended(self, found: re.Match[str], line: LogLine) -> None:
         """Take one line of srun about tasks that ended."""

@@ -32,13 +32,14 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("demo.yaml").write_text(MATRIX)
     Path("hosts.yaml").write_text("hardware: {cpu: [localhost]}\n")
     Path("known.yaml").write_text("[]\n")
+    Path("rules.yaml").write_text("rules: {}\n")
     Path("image").mkdir()
     Path("image/Dockerfile").write_text("FROM scratch\n")
     return tmp_path
 
 
 def resting(**environ: str) -> dict[str, str]:
-    inputs = RunInputs(Path("hosts.yaml"), (Path("known.yaml"),))
+    inputs = RunInputs(Path("hosts.yaml"), (Path("known.yaml"),), (Path("rules.yaml"),))
     environ = {"HETGPU_STACKS": "none", "XDG_CACHE_HOME": "none", **environ}
     suite = MatrixSet.load([Path("demo.yaml")], Path.cwd(), timeout=1, environ=environ, inputs=inputs)
     return dict(fingerprint.compute(suite, ["demo.yaml", "image"], {"--hetgpu-timeout": "120"}, environ))
@@ -52,6 +53,7 @@ def test_everything_that_counts_is_in_it() -> None:
         "matrix demo",
         "inventory",
         "known failures known.yaml",
+        "signatures rules.yaml",
         "tests demo.yaml",
         "tests image",
         "image of demo.boxed",
@@ -75,6 +77,7 @@ def test_everything_that_counts_is_in_it() -> None:
         ("demo.yaml", MATRIX + "# a word\n", "matrix demo"),
         ("hosts.yaml", "hardware: {cpu: [127.0.0.1]}\n", "inventory"),
         ("known.yaml", "[ ]\n", "known failures known.yaml"),
+        ("rules.yaml", "rules: {} # none\n", "signatures rules.yaml"),
         ("image/Dockerfile", "FROM debian\n", "image of demo.boxed"),
     ],
 )

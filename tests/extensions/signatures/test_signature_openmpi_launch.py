@@ -8,9 +8,9 @@ import pytest
 
 from pytest_hetgpu.analysis.logs.lines import parse_line
 from pytest_hetgpu.extensions.registry import find
-from pytest_hetgpu.extensions.signatures._messages import launch
 from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogParser, Priority
 from pytest_hetgpu.extensions.signatures.engine.order import by_priority
+from pytest_hetgpu.extensions.signatures.engine.rows import shipped_rows
 from pytest_hetgpu.model.failure import Signature
 
 
@@ -75,9 +75,9 @@ def test_launch_failures(text: str, read_as: str, quoted: int) -> None:
     assert found.line == quoted
 
 
-@pytest.mark.parametrize("group", ["MAPPING", "FILES", "OPTIONS", "DAEMONS"])
-def test_every_text_of_the_tables_has_a_key_of_its_own(group: str) -> None:
-    texts = getattr(launch, group)
+def test_every_text_that_names_itself_has_a_key_of_its_own() -> None:
+    rows = shipped_rows("openmpi_launch").rows
+    texts = [trigger for row in rows if row.fields.get("key") == "{trigger}@mpirun" for trigger in row.triggers]
     keys = [told("openmpi_launch", f"prterun {text} 17 of 23") for text in texts]
     assert all(key.startswith("launch_failure ") and len(key) > 30 for key in keys)
     assert len(set(keys)) == len(texts)

@@ -3,96 +3,68 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+import types
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, NamedTuple
+from functools import cached_property
+from typing import ClassVar, Protocol
 
 from pytest_hetgpu.extensions.signatures.base import (
     FailureMatch,
     LogLine,
     LogParser,
-    Priority,
     Process,
     process_of,
     slug,
     token,
 )
+from pytest_hetgpu.extensions.signatures.engine.frames import signal_name
+from pytest_hetgpu.extensions.signatures.engine.match_rule import MatchRule as MatchRule  # noqa: PLC0414 - from here
+from pytest_hetgpu.extensions.signatures.engine.rows import RuleFile, RuleRow, shipped_rows
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.lazy_regex import lazy
 from pytest_hetgpu.model.old_spellings import Renamed, take_over
-from pytest_hetgpu.model.verdict import Kind
 
 _LONGEST_MATCHED = 4096
 _MOST_READINGS = 1000
 _LONGEST_RANK = 7
 _MOST_NAMED = 100_000
+KEY_PART = lazy(r"\{(\w+)(?::(\w+))?\}")
 
 
-class _RuleFields(NamedTuple):
-    """The fields of a `MatchRule`."""
+class SearchPattern(Protocol):
+    """The required part of a compiled pattern, of `re` or of RE2."""
 
-    trigger: str
-    kind: Kind
-    key: str
-    priority: Priority
-    pattern: str | None
-    then: str | None
-    within: int
-    quote_then: bool
-    detail: str | None
-    fatal: bool
+    def search(self, text: str, /) -> re.Match[str] | None:
+        """Return the first match; None if there is none."""
 
 
-class MatchRule(_RuleFields):
-    """One row: a line with `trigger`, in which `pattern` (if given) is found, is a failure of `kind`.
+class _Entry:
+    """A rule of the table: parsed and compiled at the first line with its trigger."""
 
-    `then` is searched in the next `within` lines, for details that the first line lacks; the first line is quoted
-    unless `quote_then` is set. `fatal` is copied to the match. `key` is a template over the named groups of both and
-    over `trigger`, as a slug of its text; a missing group leaves no trace. Groups named signal, detail, library,
-    function, entry, host or rank become fields of the signature.
+    def __init__(self, trigger: str, given: MatchRule | RuleRow, compiled: Callable[[str], SearchPattern]) -> None:
+        self.trigger = trigger
+        self._given = given
+        self._compiled = compiled
 
-    A rule without a key marks harmless text. `weight` and `certain` are old names of `priority` and `fatal`.
-    """
+    @cached_property
+    def rule(self) -> MatchRule:
+        return self._given if isinstance(self._given, MatchRule) else self._given.rule(self.trigger)
 
-    __slots__ = ()
+    @cached_property
+    def pattern(self) -> SearchPattern:
+        return self._compiled(self.rule.pattern or re.escape(self.trigger))
 
-    def __new__(  # noqa: PLR0913, PLR0917, PYI034 - a field each; Self needs Python 3.11
-        cls,
-        trigger: str,
-        kind: Kind = Kind.ERROR,
-        key: str = "",
-        priority: Priority = Priority.CAUSE,
-        pattern: str | None = None,
-        then: str | None = None,
-        within: int = 10,
-        quote_then: bool = False,
-        detail: str | None = None,
-        fatal: bool = True,
-        *,
-        weight: Priority | None = None,
-        certain: bool | None = None,
-    ) -> MatchRule:
-        priority = priority if weight is None else weight
-        fatal = fatal if certain is None else certain
-        row = (trigger, kind, key, priority, pattern, then, within, quote_then, detail, fatal)
-        return tuple.__new__(cls, row)  # as the class of the fields does, without another call
-
-    @property
-    def weight(self) -> Priority:
-        """Return the priority, under its old name."""
-        return self.priority
-
-    @property
-    def certain(self) -> bool:
-        """Return whether it is fatal, under the old name."""
-        return self.fatal
+    @cached_property
+    def then(self) -> SearchPattern:
+        return self._compiled(self.rule.then or "")
 
 
 @dataclass(slots=True)
 class _OpenRule:
     """A rule whose first line was seen, waiting for its second."""
 
-    rule: MatchRule
+    entry: _Entry
     groups: dict[str, str]
     line: LogLine
     left: int
@@ -119,39 +91,65 @@ class _MergedMatch:
 
 
 class RuleParser(LogParser):
-    """Parser by a table: the first matching rule takes the line."""
+    """Parser by a table: the first matching rule takes the line.
 
-    rules: ClassVar[Sequence[MatchRule]]
-    _table: ClassVar[Sequence[tuple[str, re.Pattern[str], MatchRule]]] = ()
+    `rows` names a shipped file of rules; those of the class follow them. `without` holds ids of rules that are off.
+    """
+
+    rules: ClassVar[Sequence[MatchRule]] = ()
+    without: ClassVar[frozenset[str]] = frozenset()
+    _file: ClassVar[RuleFile | None] = None
+    _table: ClassVar[Sequence[tuple[str, _Entry]]] = ()
 
     reading = Renamed("build_match")
 
-    def __init_subclass__(cls) -> None:
+    def __init_subclass__(cls, rows: str = "") -> None:
         super().__init_subclass__()
         take_over(cls)
-        if "rules" in cls.__dict__:
-            cls.triggers = tuple(dict.fromkeys(rule.trigger.encode() for rule in cls.rules))
-            cls._table = ()
-            cls.context = max((rule.within for rule in cls.rules if rule.then), default=0)
+        cls._table = ()
+        if rows:
+            cls._file = shipped_rows(rows)
+        if rows or "rules" in cls.__dict__:
+            shipped = cls._file.triggers if cls._file else ()
+            cls.triggers = tuple(
+                dict.fromkeys(trigger.encode() for trigger in (*shipped, *(rule.trigger for rule in cls.rules)))
+            )
+            own = max((rule.within for rule in cls.rules if rule.then), default=0)
+            cls.context = max(own, cls._file.context if cls._file else 0)
 
     def __init__(self) -> None:
         self._matches: dict[str, _MergedMatch] = {}
-        self._open: dict[MatchRule, _OpenRule] = {}
+        self._open: dict[_Entry, _OpenRule] = {}
 
     def feed(self, line: LogLine) -> None:
         text = line.text[:_LONGEST_MATCHED]
         if self._open:
             for waiting in list(self._open.values()):
                 self._continue(waiting, line, text)
-        for trigger, pattern, rule in self._table or self._tabled():
-            if trigger in text and (found := pattern.search(text)):
-                self._begin(rule, _groups(found), line)
+        for trigger, entry in self._table or self._tabled():
+            if trigger in text and (found := entry.pattern.search(text)):
+                self._begin(entry, _groups(found), line)
                 return
 
     @classmethod
-    def _tabled(cls) -> Sequence[tuple[str, re.Pattern[str], MatchRule]]:
-        """Return the table, compiled at the first line: most logs need no rule of most parsers."""
-        cls._table = tuple((rule.trigger, lazy(rule.pattern or re.escape(rule.trigger)), rule) for rule in cls.rules)
+    def ids(cls) -> frozenset[str]:
+        """Return the ids of its rules."""
+        return frozenset(row.id for row in cls._file.rows) if cls._file else frozenset(rule.id for rule in cls.rules)
+
+    @classmethod
+    def compiled(cls, pattern: str) -> SearchPattern:
+        """Compile a pattern. Those of this package take linear time in `re`, too; a test tries them."""
+        return lazy(pattern)
+
+    @classmethod
+    def _tabled(cls) -> Sequence[tuple[str, _Entry]]:
+        """Return the table, made at the first line: most logs need no rule of most parsers."""
+        rows = cls._file.rows if cls._file else ()
+        given: list[tuple[str, MatchRule | RuleRow]] = [(trigger, row) for row in rows for trigger in row.triggers]
+        given += [(rule.trigger, rule) for rule in cls.rules]
+        cls._table = tuple(
+            (trigger, _Entry(trigger, one, cls.compiled)) for trigger, one in given if one.id not in cls.without
+        )
         return cls._table
 
     def finish(self) -> Sequence[FailureMatch]:
@@ -160,30 +158,31 @@ class RuleParser(LogParser):
         self._open.clear()
         return tuple(told.whole() for told in self._matches.values())
 
-    def _begin(self, rule: MatchRule, groups: dict[str, str], line: LogLine) -> None:
-        opened = _OpenRule(rule, groups, line, rule.within, process_of(line.text))
-        if not rule.then:
+    def _begin(self, entry: _Entry, groups: dict[str, str], line: LogLine) -> None:
+        opened = _OpenRule(entry, groups, line, entry.rule.within, process_of(line.text))
+        if not entry.rule.then:
             self._add(opened)
-        elif rule not in self._open:
-            self._open[rule] = opened
+        elif entry not in self._open:
+            self._open[entry] = opened
 
     def _continue(self, waiting: _OpenRule, line: LogLine, text: str) -> None:
         if waiting.line.rank is not None and line.rank not in (None, waiting.line.rank):
             return
-        found = re.search(waiting.rule.then or "", text)
+        found = waiting.entry.then.search(text)
         if found:
             waiting.groups |= _groups(found)
-            if waiting.rule.quote_then:
+            if waiting.entry.rule.quote_then:
                 waiting.line = replace(line, rank=waiting.line.rank, host=waiting.line.host)
         waiting.left -= 1
         if found or not waiting.left:
-            del self._open[waiting.rule]
+            del self._open[waiting.entry]
             self._add(waiting)
 
     def _add(self, done: _OpenRule) -> None:
-        if not done.rule.key:
+        rule = done.entry.rule
+        if not rule.key:
             return
-        match = self.build_match(done.rule, done.groups, done.line)
+        match = self.build_match(rule, done.groups, done.line)
         host = done.process[0] if done.process else done.line.host
         if host and not match.signature.hosts:
             match = replace(match, signature=replace(match.signature, hosts=(host,)))
@@ -196,8 +195,11 @@ class RuleParser(LogParser):
 
     def build_match(self, rule: MatchRule, groups: Mapping[str, str], line: LogLine) -> FailureMatch:
         """Return the match of a rule; parsers override this if a table is not enough."""
+        signal = groups.get("signal")
+        if signal and signal.isdecimal():
+            groups = {**groups, "signal": signal_name(int(signal))}
         groups = {**groups, "trigger": slug(rule.trigger)} if "{trigger}" in rule.key else groups
-        key = re.sub(r"\{(\w+)\}", lambda name: token(groups.get(name[1], "")), rule.key)
+        key = KEY_PART.sub(lambda name: token(_FORMS[name[2] or ""](groups.get(name[1], ""))), rule.key)
         rank = _rank(groups.get("rank"), line)
         signature = Signature(
             kind=rule.kind,
@@ -213,6 +215,30 @@ class RuleParser(LogParser):
             hosts=(groups["host"],) if "host" in groups else (),
         )
         return FailureMatch(signature, rule.priority, fatal=rule.fatal)
+
+
+def without(parser: type[LogParser], ids: frozenset[str]) -> type[LogParser]:
+    """Return a parser without the rules of these ids."""
+    if not (issubclass(parser, RuleParser) and ids & parser.ids()):
+        return parser
+    return types.new_class(parser.__name__, (parser,), exec_body=lambda names: names.update(without=ids))
+
+
+def row_parser(name: str) -> type[RuleParser]:
+    """Return the parser of a shipped file of rules that needs no code."""
+    return types.new_class(name.title().replace("_", ""), (RuleParser,), {"rows": name})
+
+
+def _as_given(text: str) -> str:
+    return text
+
+
+def _title(text: str) -> str:
+    short = slug(text)
+    return short[:1].upper() + short[1:]
+
+
+_FORMS: Mapping[str, Callable[[str], str]] = {"": _as_given, "slug": slug, "Slug": _title}
 
 
 def _rank(named: str | None, line: LogLine) -> int | None:

@@ -27,16 +27,24 @@ _KEY = lazy(r"([A-Za-z_][\w.-]*):(?: +|$)")
 _TEXT = lazy(r"(?:[\w./^$(+;]|-(?=[\w-]))[^#:]*(?:(?:(?<! )#|:(?=[^ ]))[^#:]*)*")
 _IN_FLOW = lazy(r"(?:[\w./^$(+;]|-(?=[\w-]))[^#:?,\[\]{}]*")
 _QUOTED = lazy(r"""("[^"\\]*(?:\\[\\"][^"\\]*)*")|'([^']*(?:''[^']*)*)'""")
-_ASCII = lazy(r"[\n\x20-\x7e]*")
+_PRINTED = lazy("[\n\x20-\x7e\u2018\u2019]*")
 
 
 def load(text: str) -> Any:
     """Read the lists, maps and texts of a document. Raises NotPlain."""
-    if not _ASCII.fullmatch(text):
+    if not _PRINTED.fullmatch(text):
         raise NotPlain
     lines = _Lines(text)
     value = lines.block(lines.indent)
     if not lines.ended:
+        raise NotPlain
+    return value
+
+
+def flow(text: str) -> Any:
+    """Read a quoted text, or a list or map between brackets. Raises NotPlain."""
+    value, rest = _flow(text)
+    if rest:
         raise NotPlain
     return value
 
@@ -105,10 +113,7 @@ class _Lines:
         """Read the value of one line."""
         self._next()
         if text[0] in "\"'[{":
-            value, rest = _flow(text)
-            if rest:
-                raise NotPlain
-            return value
+            return flow(text)
         if not _TEXT.fullmatch(text):
             raise NotPlain
         return text

@@ -10,8 +10,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_hetgpu.config.known_failures import load, plain_yaml
-from pytest_hetgpu.config.known_failures.plain_yaml import NotPlain
+from pytest_hetgpu.config.known_failures import load
+from pytest_hetgpu.model import plain_yaml
+from pytest_hetgpu.model.plain_yaml import NotPlain
 
 SHIPPED = sorted(load.SHIPPED.glob("*.yaml"))
 # What decides the meaning of YAML, and what shipped files are made of.
