@@ -15,7 +15,7 @@ from pytest_hetgpu.cli.explain.command import run
 from tests.cli.explain.wrapping import ONE_LINE_MORE, WRAPS
 
 DATA = Path(__file__).parents[2] / "data" / "logs"
-FIELDS = ("outcome", "key", "function", "signal", "detail")
+FIELDS = ("outcome", "key", "function", "library", "signal")
 #: Known prefixes that name one host or rank for all lines, which the reports of several processes contradict.
 NAMING = frozenset(
     (
