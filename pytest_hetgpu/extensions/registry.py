@@ -39,16 +39,23 @@ def names(family: str) -> tuple[str, ...]:
 @cache
 def shipped(family: str) -> tuple[str, ...]:
     """Return the names that this package itself has: of modules, and of files in the folder `rows`."""
+    return tuple(sorted(_modules(family) | _files(family)))
+
+
+def _modules(family: str) -> set[str]:
     package = importlib.import_module(f"{_HOME}.{family}")
-    files = {path.stem for place in package.__path__ for path in Path(place, _ROWS).glob("*.yaml")}
-    return tuple(sorted(files | _modules(family)))
+    found = (module.name for module in pkgutil.iter_modules(package.__path__) if not module.ispkg)
+    return {name for name in found if name != "base" and not name.startswith("_")}
+
+
+def _files(family: str) -> set[str]:
+    package = importlib.import_module(f"{_HOME}.{family}")
+    return {path.stem for place in package.__path__ for path in Path(place, _ROWS).glob("*.yaml")}
 
 
 @cache
-def _modules(family: str) -> frozenset[str]:
-    package = importlib.import_module(f"{_HOME}.{family}")
-    found = (module.name for module in pkgutil.iter_modules(package.__path__) if not module.ispkg)
-    return frozenset(name for name in found if name != "base" and not name.startswith("_"))
+def _without_code(family: str) -> frozenset[str]:
+    return frozenset(_files(family) - _modules(family))
 
 
 def added() -> tuple[Extension, ...]:
@@ -95,11 +102,11 @@ def check(family: str, name: str) -> None:
 @cache
 def _classes(family: str, name: str) -> tuple[type, ...]:
     """Return the classes of a module; without one, the parser of a file of rules."""
-    if name in _modules(family):
-        return _own(f"{_HOME}.{family}.{name}")
-    from pytest_hetgpu.extensions.signatures.engine.rules import row_parser
+    if name in _without_code(family):
+        from pytest_hetgpu.extensions.signatures.engine.rules import row_parser
 
-    return (row_parser(name),)
+        return (row_parser(name),)
+    return _own(f"{_HOME}.{family}.{name}")
 
 
 @cache
