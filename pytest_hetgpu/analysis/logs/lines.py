@@ -26,6 +26,8 @@ _FORMS = {
     "digit": (
         # kubectl logs --timestamps, GitHub Actions, CRI-O's and containerd's own files
         r"(?P<time>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)) (?:std(?:out|err) [FP] )?",
+        # tqdm's bar, if another process writes into its line
+        r" {0,3}\d{1,3}%\|[^|]{0,200}\| *\d+/\d+ \[[^\[\]]{0,60}\](?=\S)",
         # srun --label and flux run --label-io
         r" {0,6}(?P<rank>\d{1,7}):(?!\d\d:\d\d) ?(?=\S|\s*$| )",
     ),

@@ -132,6 +132,7 @@ class Benchmarks(LogParser):
         b"esult is ",
         b"NOT PASS",
         b"ot pass",
+        b"FAILED",
         b"INVALID RESULT",
         b"nvalid result",
     )

@@ -188,7 +188,7 @@ def _stopped(line: LogLine) -> FailureMatch:
     """Return that a signal from outside stopped the agent, and the agent its workers."""
     found = _DEATH.search(line.text)
     signature = Signature(
-        Kind.TIMEOUT,
+        Kind.CRASH,
         "stopped@torchrun",
         line.quote,
         line.number,

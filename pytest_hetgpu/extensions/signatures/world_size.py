@@ -27,6 +27,10 @@ _GREETING = lazy(rf"\b{_WHO}\(?(?P<rank>\d{{1,7}}){_OF}(?P<size>\d{{1,7}})\b")
 _SIZE_ONE = lazy(
     r"(?i:\bworld[ _]?size\W{1,4}(?:is )?1\b)(?![.\d])|(?<![\w.-])1 (?:MPI )?(?:ranks|processes|procs|tasks)\b"
 )
+# NCCL's and RCCL's init.cc.
+_COMMUNICATOR = lazy(
+    r"^(?P<process>\S{1,300}:\d{1,10}):\d{1,10} \[-?\d+\] NCCL INFO comm \S+ rank \d+ n[Rr]anks (?P<size>\d{1,7})\b"
+)
 _HOST = lazy(r"^\[(?P<host>[A-Za-z][\w.-]{0,200})\] |\bon (?:host |node )?(?P<on>[A-Za-z][\w-]{0,60}\d)\b")
 _ASKED = lazy(
     r"\b(?:mpirun|mpiexec(?:\.\w+)?|prterun|orterun|srun|torchrun|torch\.distributed\.(?:run|launch)|flux run|jsrun)\b"
@@ -70,6 +74,8 @@ class WorldSize(LogParser):
         b"size: 1",
         b"size = 1",
         b"size=1",
+        b" nRanks ",
+        b" nranks ",
         b"mpirun -",
         b"mpiexec -",
         b"mpiexec.hydra -",
@@ -109,9 +115,16 @@ class WorldSize(LogParser):
         self._together = False
         self._asked = 0
         self._another: FailureMatch | None = None
+        self._communicators: dict[str, LogLine | None] = {}
 
     def feed(self, line: LogLine) -> None:
         text = line.text[:_LONGEST]
+        if found := _COMMUNICATOR.match(text):
+            if found["size"] != "1":
+                self._communicators[found["process"]] = None
+            elif len(self._communicators) < _MOST:
+                self._communicators.setdefault(found["process"], line)
+            return
         if _ASKED.search(text):
             counts = [int(found["count"]) for found in _COUNT.finditer(text)]
             self._asked = max(self._asked, sum(counts) if " : " in text else max(counts, default=0))
@@ -133,7 +146,24 @@ class WorldSize(LogParser):
 
     def finish(self) -> Sequence[FailureMatch]:
         told = (self._another,) if self._another else ()
-        return (*self._fallen_apart(), *told)
+        return (*self._fallen_apart(), *self._lone_communicators(), *told)
+
+    def _lone_communicators(self) -> Sequence[FailureMatch]:
+        """Return that each process has NCCL communicators of its own alone, on several hosts."""
+        alone = [line for line in self._communicators.values() if line is not None]
+        hosts = dict.fromkeys(process.partition(":")[0] for process in self._communicators)
+        if len(hosts) <= 1 or len(alone) < len(self._communicators):
+            return ()
+        detail = f"{len(alone)} processes, each alone in its communicators"
+        signature = Signature(
+            Kind.WRONG_RESULT,
+            "world-of-one@nccl",
+            alone[0].quote,
+            alone[0].number,
+            detail=detail,
+            hosts=tuple(hosts)[:64],
+        )
+        return (FailureMatch(signature),)
 
     def _fallen_apart(self) -> Sequence[FailureMatch]:
         twice = max(self._said.values(), default=0) > 1

@@ -104,6 +104,32 @@ def test_ranks_that_are_alone_though_more_were_asked_for(told: Tell, said: str) 
     assert told(f"$ mpiexec -n 1 ./sim\n{said}\nsum = 1.0\n").outcome.value == "passed"
 
 
+NCCL = "{host}:{pid}:99 [0] NCCL INFO comm 0x5e4b rank {rank} nRanks {size} nNodes 1 localRanks 1 localRank 0 MNNVL 0\n"
+TABLE = "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 24.7\n"
+
+
+def test_communicators_of_one_rank_on_several_hosts_are_a_wrong_world(told: Tell) -> None:
+    alone = [NCCL.format(host=f"n{host}", pid=7, rank=0, size=1) for host in (1, 2)]
+    said = told("".join(alone) + TABLE)
+    assert said.signature is not None
+    assert (said.outcome.value, said.signature.key) == ("wrong_result", "world-of-one@nccl")
+    assert said.signature.hosts == ("n1", "n2")
+    assert told(alone[0] + TABLE).outcome.value == "passed"
+    joined = "".join(NCCL.format(host=f"n{rank + 1}", pid=7, rank=rank, size=2) for rank in (0, 1))
+    assert told(joined + TABLE).outcome.value == "passed"
+
+
+@pytest.mark.parametrize("verdict", ["FAILED validation.", "This run FAILED (difference 0.1)", "Validation: FAILED"])
+def test_a_verdict_of_the_program_itself(told: Tell, verdict: str) -> None:
+    assert told(f"rank 0 of 2\ntime step 9\n{verdict}\nTotal time: 3.0 s\n").outcome.value == "wrong_result"
+
+
+def test_a_message_behind_a_progress_bar(told: Tell) -> None:
+    said = told("rank 0 of 2\n  0%|          | 0/1 [00:00<?, ?it/s]run.sh: line 23: 2758 Bus error   python t.py\n")
+    assert said.signature is not None
+    assert (said.outcome.value, said.signature.signal) == ("crash", "SIGBUS")
+
+
 def test_a_status_alone_is_a_status(told: Tell) -> None:
     said = told('$ timeout 6 mpirun -np 2 ./sim; echo "exit $?"\nrank 0 of 2\nexit 124\n')
     assert said.signature is not None

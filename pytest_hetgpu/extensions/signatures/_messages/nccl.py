@@ -164,7 +164,7 @@ _MEANINGS: tuple[tuple[tuple[str, ...], Kind, str, Priority], ...] = (
     ),
     (
         (
-            r"Call to (?:send|recv|accept)|recv from \S+ failed|send to \S+ failed|socket progress error",
+            r"Call to (?:send|recv|accept|ibv_modify_qp)|recv from \S+ failed|send to \S+ failed|socket progress error",
             r"Failed to (?:send|recv): ",
         ),
         _NET,

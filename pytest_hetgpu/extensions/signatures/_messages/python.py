@@ -97,7 +97,7 @@ _ENDINGS = (
     MessageRule(r"^TimeoutExpired: ", Kind.TIMEOUT, "", _SYMPTOM),
     MessageRule(
         r"^SignalException: Process \d+ got signal: (?P<signal>\d{1,3})\b",
-        Kind.TIMEOUT,
+        Kind.CRASH,
         "stopped@torchrun",
         Priority.LIMIT,
     ),
