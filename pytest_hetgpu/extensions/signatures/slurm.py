@@ -118,8 +118,7 @@ class Slurm(RuleParser, rows="slurm"):
         of = next((told.reason.signal for told in self._told if told.reason.signal in ("SIGTERM", "SIGKILL")), None)
         for line, host, why in self._cancelled:
             kind, key, priority = _TIMEOUT, _LIMITS.get(why, _CANCELLATION), CUT_OFF
-            number = signal_number(why.replace("SIGNAL ", ""))
-            signal = exit_by_signal(number).signal if number else None if why in _LIMITS else of
+            signal = exit_by_signal(number).signal if (number := signal_number(why.replace("SIGNAL ", ""))) else of
             if why.startswith("NODE FAILURE"):
                 kind, key, priority, signal = _NETWORK, "node-failure@slurm", Priority.EXIT, None
             elif key == _CANCELLATION and (self._stopped or (failed is not None and failed < line.number)):

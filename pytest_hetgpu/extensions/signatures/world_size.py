@@ -120,10 +120,7 @@ class WorldSize(LogParser):
     def feed(self, line: LogLine) -> None:
         text = line.text[:_LONGEST]
         if found := _COMMUNICATOR.match(text):
-            if found["size"] != "1":
-                self._communicators[found["process"]] = None
-            elif len(self._communicators) < _MOST:
-                self._communicators.setdefault(found["process"], line)
+            self._communicator(found["process"], found["size"], line)
             return
         if _ASKED.search(text):
             counts = [int(found["count"]) for found in _COUNT.finditer(text)]
@@ -143,6 +140,12 @@ class WorldSize(LogParser):
             self._alone.append(line)
             words = re.sub(r"\d+|^\[[^\[\]]*\]", "", text)
             self._said[words] = self._said.get(words, 0) + 1
+
+    def _communicator(self, process: str, size: str, line: LogLine) -> None:
+        if size != "1":
+            self._communicators[process] = None
+        elif len(self._communicators) < _MOST:
+            self._communicators.setdefault(process, line)
 
     def finish(self) -> Sequence[FailureMatch]:
         told = (self._another,) if self._another else ()

@@ -91,7 +91,7 @@ def test_message(message: str, read_as: str) -> None:
         ("ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient shared memory (shm).", "out_of_memory no-space@dev-shm ()"),
         ("[2023-11-29 08:57:32,304] [ERROR] [launch.py:321:sigkill_handler] ['python', 'x.py'] exits with return code = -11", "crash SIGSEGV ()"),
         ("torchrun: error: unrecognized arguments: --nosuch", "launch_failure usage@torchrun ()"),
-        ("W1120 20:33:42.374000 14737 torch/distributed/elastic/agent/server/api.py:753] Received 15 death signal, shutting down workers", "timeout stopped@torchrun ()"),
+        ("W1120 20:33:42.374000 14737 torch/distributed/elastic/agent/server/api.py:753] Received 15 death signal, shutting down workers", "crash stopped@torchrun ()"),
     ],
 )  # fmt: skip
 def test_line(text: str, read_as: str) -> None:
@@ -272,7 +272,7 @@ def test_a_stopped_agent_is_a_limit() -> None:
 def test_an_agents_exception_alone_says_what_stopped_it(number: int, signal: str) -> None:
     text = raised(f"torch.distributed.elastic.multiprocessing.api.SignalException: Process 207 got signal: {number}")
     assert [(one.kind.value, one.key, one.signal) for one in parse_all(text)] == [
-        ("timeout", "stopped@torchrun", signal)
+        ("crash", "stopped@torchrun", signal)
     ]
 
 

@@ -48,7 +48,7 @@ _VERDICTS = lazy(
             rf"\b(?i:{_DATA} (?:[a-z]+ ){{0,5}}?(?:do(?:es)? not|don't|doesn't|did not|didn't) (?:match|agree))\b",
             rf"(?i:\b(?:results?|answers?|solution|verdict)\s?(?::|=|->|is|are)\s{{0,3}}{_SAYS}(?=\W*$|\s?[(,;:!-]))",
             # nvidia's samples and mini-apps
-            r"\b(?:[Tt]his |[Tt]he )?(?:[Rr]un|[Vv]alidation|[Vv]erification)\b \W{0,5}FAILED\b|^\W{0,4}FAILED validation",
+            r"\b(?:[Rr]un|[Vv]alidation|[Vv]erification)\b \W{0,5}FAILED\b|^\W{0,4}FAILED validation",
             r"\bNOT PASS(?:ED)?\b|\b(?:check|test)s? (?:did not|didn't|not) pass(?:ed)?\b",
             # A number before a verb in the singular names the thing, but for one.
             r"(?<![\w.:-])[1-9]\d* (?:[a-z]+ ){0,3}?(?:differ(?:ed)?|mismatch(?:es|ed)|DIFFER|MISMATCHES)\b",
