@@ -26,11 +26,6 @@ POSIX = "mca_fbtl_posix_"
             Priority.CAUSE,
         ),
         (
-            f"{POSIX}pwritev_datasieving: error in mca_fbtl_posix_lock() ret=-1: No locks available",
-            "error No-locks-available@fbtl_posix_pwritev_datasieving",
-            Priority.CAUSE,
-        ),
-        (
             f"{POSIX}ipwritev: could not allocate memory",
             "out_of_memory could-not-allocate-memory@fbtl_posix_ipwritev",
             Priority.CAUSE,
@@ -38,32 +33,6 @@ POSIX = "mca_fbtl_posix_"
         (
             "mca_sharedfp_sm_file_open: Error, unable to open file for mmap: /tmp/x.sm",
             "error Error-unable-to-open-file-for-mmap-tmp-x.sm@sharedfp_sm_file_open",
-            Priority.CAUSE,
-        ),
-        (
-            "vulcan_write_all: fbtl_pwritev failed",
-            "error fbtl_pwritev-failed@vulcan_write_all",
-            Priority.RELAYED,
-        ),
-        (
-            "common_ompio: error allocating memory",
-            "out_of_memory error-allocating-memory@common_ompio",
-            Priority.RELAYED,
-        ),
-        (
-            "mca_common_ompio_set_view: mca_fcoll_base_file_select() failed",
-            "error no-component@fcoll",
-            Priority.CAUSE,
-        ),
-        (
-            "No shared file pointer component found for this communicator. Can not execute",
-            "error no-component@sharedfp",
-            Priority.CAUSE,
-        ),
-        (
-            "File locking failed in ADIOI_GEN_SetLock64(fd 12,cmd F_SETLKW/7,type F_WRLCK/1,whence 0) with return "
-            "value FFFFFFFF and errno 26.",
-            "error no-lock@romio",
             Priority.CAUSE,
         ),
     ],

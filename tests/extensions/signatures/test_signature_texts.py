@@ -52,7 +52,6 @@ def parse_all(parser: str, text: str) -> list[Signature]:
         ("loader", "[proxy] execvp error on file ./a (No such file or directory)", "launch_failure no-program@a"),
         ("ssh", "ssh: connect to host node9 port 22: No route to host", "launch_failure No-route-to-host@ssh"),
         ("ssh", "root@node2: Permission denied (publickey).", "launch_failure permission-denied@ssh"),
-        ("openmpi_errors", "x MPI_INIT failed for some reason; your\n\n  PML add procs failed\n", "transport_unavailable add-procs@pml"),
         ("openmpi_errors", "A system call failed during shared memory initialization that should\n\n  System call: mmap(2)\n  Error:       Cannot allocate memory (errno 12)\n", "out_of_memory Cannot-allocate-memory@openmpi"),
         ("openmpi_errors", "[vm][[1,1],0][a/btl_tcp_frag.c:9:mca_btl_tcp_frag_recv] mca_btl_tcp_frag_recv: readv failed: Connection timed out (110)", "network_failure Connection-timed-out@mca_btl_tcp_frag_recv"),
         ("openmpi_errors", "[vm:7] *** An error occurred in MPI_Allreduce\n[vm:7] *** MPI_ERR_OTHER: known error not in list", "error MPI_ERR_OTHER@MPI_Allreduce"),
