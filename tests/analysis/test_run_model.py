@@ -1,4 +1,4 @@
-"""The cause of a run's end, from the course of the run: what ended its progress first, and what only followed."""
+"""The cause of a run's end, from the course of the run, the first event that ended its progress."""
 
 from __future__ import annotations
 
