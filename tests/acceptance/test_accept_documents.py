@@ -5,6 +5,7 @@ A cell is only collected, not run. A cluster, a remote host and a removal are le
 
 from __future__ import annotations
 
+import gzip
 import io
 import os
 import shutil
@@ -58,13 +59,17 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         "first.yaml": example("docs/tutorials/first-matrix.md", "name:"),
         "site.yaml": example("docs/how-to/known-failures.md", "- id:"),
         "my.hosts.yaml": example("docs/how-to/aws.md", "hardware:"),
+        "rules.yaml": example("docs/how-to/adding-a-signature.md", "source:"),
         "hosts": "gpu1\n",
         "out.json": '{"cpu_ips": {"value": ["10.0.0.1"]}}',
     }
     for name, text in files.items():
         (folder / name).write_text(text, encoding="utf-8")
-    for name in ("train.log", "slurm-4711.out"):
+    (folder / "logs").mkdir()
+    for name in ("train.log", "slurm-4711.out", "failed.log", "logs/rank0.log"):
         shutil.copy(LOG, folder / name)
+    (folder / "slurm-7.out.gz").write_bytes(gzip.compress(LOG.read_bytes()))
+    shutil.make_archive(str(folder / "logs"), "xztar", folder, "logs")
     with pytest.MonkeyPatch.context() as patch:
         for name, value in stand_in(tmp_path_factory.mktemp("standin")).items():
             patch.setenv(name, value)

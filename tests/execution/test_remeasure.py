@@ -25,7 +25,7 @@ from tests.reporting.report_samples import UNREAD, job, result
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[context.RunContext]:
     """A run in which a cell seems slow until it was launched three times."""
 
-    def judged(_job: object, _result: object, _known: object, further: list[RunResult]) -> Outcome:
+    def judged(_job: object, _result: object, _known: object, further: list[RunResult], _own: object) -> Outcome:
         return replace(UNREAD, inconclusive=len(further) < 2)
 
     monkeypatch.setattr(context, "judge_output", judged)

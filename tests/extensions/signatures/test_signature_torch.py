@@ -271,9 +271,7 @@ def test_a_stopped_agent_is_a_limit() -> None:
 @pytest.mark.parametrize(("number", "signal"), [(15, "SIGTERM"), (2, "SIGINT"), (1, "SIGHUP")])
 def test_an_agents_exception_alone_says_what_stopped_it(number: int, signal: str) -> None:
     text = raised(f"torch.distributed.elastic.multiprocessing.api.SignalException: Process 207 got signal: {number}")
-    assert [(one.kind.value, one.key, one.signal) for one in parse_all(text)] == [
-        ("crash", "stopped@torchrun", signal)
-    ]
+    assert [(one.kind.value, one.key, one.signal) for one in parse_all(text)] == [("crash", "stopped@torchrun", signal)]
 
 
 @pytest.mark.parametrize(
