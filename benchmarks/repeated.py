@@ -22,7 +22,9 @@ EXPLAIN = [sys.executable, "-m", "pytest_hetgpu.cli", "explain", "--json"]
 LEAST = 60.0
 """1e6 bytes a second that every log has to reach."""
 _VARYING = re.compile(rb"(?<=0x)[0-9a-f]{4,}|\d{2,}|(?<=[Rr]ank )\d|(?<=node)\d|(?<=^\[)\d(?=\])", re.MULTILINE)
-_HEXADECIMAL = b"0123456789abcdef"
+# A digit for each of 256 bytes.
+_DECIMAL = (b"0123456789" * 26)[:256]
+_HEXADECIMAL = b"0123456789abcdef" * 16
 
 
 class Cost(NamedTuple):
@@ -33,26 +35,49 @@ class Cost(NamedTuple):
 
 
 def repeated(log: Path, target: Path, size: int, seed: int = 1) -> Path:
-    """Write copies of a log to `target` until it has `size` bytes."""
+    """Write copies of a log to `target` until it has `size` bytes; the first is the log itself."""
     text = log.read_bytes()
     text += b"" if text.endswith(b"\n") else b"\n"
-    chance = random.Random(seed)
+    copies = _Copies(text, random.Random(seed))
     written = 0
     with target.open("wb") as file:
         while written < size:
-            written += file.write(text if not written else _VARYING.sub(lambda found: _other(found[0], chance), text))
+            written += file.write(copies.another() if written else text)
     return target
 
 
-def _other(number: bytes, chance: random.Random) -> bytes:
-    """Return a number of the same kind and length."""
-    digits = _HEXADECIMAL if not number.isdigit() else _HEXADECIMAL[:10]
-    return bytes(chance.choices(digits, k=len(number)))
+class _Copies:
+    """Copies of a text with other numbers of the same lengths; all bytes of a copy are computed at once."""
+
+    def __init__(self, text: bytes, chance: random.Random) -> None:
+        self._size = len(text)
+        self._chance = chance
+        fixed, decimal, hexadecimal = bytearray(text), bytearray(len(text)), bytearray(len(text))
+        for found in _VARYING.finditer(text):
+            start, end = found.span()
+            fixed[start:end] = bytes(end - start)
+            mask = decimal if found[0].isdigit() else hexadecimal
+            mask[start:end] = b"\xff" * (end - start)
+        self._fixed, self._decimal, self._hexadecimal = map(_as_number, (fixed, decimal, hexadecimal))
+
+    def another(self) -> bytes:
+        """Return a copy; a number of a decimal place is decimal again, one of a hexadecimal place hexadecimal."""
+        drawn = self._chance.randbytes(self._size)
+        copy = self._fixed | _as_number(drawn.translate(_DECIMAL)) & self._decimal
+        if self._hexadecimal:
+            copy |= _as_number(drawn.translate(_HEXADECIMAL)) & self._hexadecimal
+        return copy.to_bytes(self._size, "little")
+
+
+def _as_number(text: bytes) -> int:
+    return int.from_bytes(text, "little")
 
 
 def cost(command: list[str], size: int) -> Cost:
     """Run a command to its end."""
-    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    # As users have it: with bytecode kept.
+    environ = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    environ["PYTHONPATH"] = str(ROOT)
     out = os.open(os.devnull, os.O_WRONLY)
     pid = os.posix_spawnp(command[0], command, environ, file_actions=[(os.POSIX_SPAWN_DUP2, out, 1)])
     os.close(out)

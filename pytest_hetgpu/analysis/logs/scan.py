@@ -13,6 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from pytest_hetgpu.analysis.logs.colours import ColouredBlock, without_colours
+from pytest_hetgpu.analysis.logs.line_index import LineIndex
 from pytest_hetgpu.analysis.logs.lines import parse_line, without_facts
 from pytest_hetgpu.analysis.logs.noise_filter import NoiseFilter
 from pytest_hetgpu.analysis.logs.repeats import LEAST_SIZE, TAIL, Repeats
@@ -66,6 +67,8 @@ class Subscription:
 class Scan:
     """Scan that feeds subscriptions; `head` and `tail` keep the first and last lines, `lines` counts all.
 
+    `line_index` has offsets of lines, one a block.
+
     A line with one of the words `noise` is passed to no subscription. A long block of such lines also ends every
     context. `prefix` is taken off each line that is parsed. Unless `whole` is set, a large log is read without most of
     its repeated lines (`repeats`).
@@ -91,6 +94,8 @@ class Scan:
         self._left = 0
         self._repeats = None if whole else Repeats(lambda line: bool(self._hit(self._matcher.find_all(line))))
         self._number = 1
+        self._read = 0
+        self.line_index = LineIndex()
         self._head = b""
         self._tail = b""
 
@@ -139,6 +144,8 @@ class Scan:
 
     def _block(self, given: bytes) -> None:
         self._left -= len(given)
+        self.line_index.add(self._number, self._read)
+        self._read += len(given)
         coloured = ColouredBlock(given)
         block = coloured.plain
         at = self._feed(coloured, 0, len(block), _MOST_IN_FULL if self._repeats else None)
