@@ -92,7 +92,8 @@ class Scan:
         self._passed = 0
         self._given = 0
         self._left = 0
-        self._repeats = None if whole else Repeats(lambda line: bool(self._hit(self._matcher.find_all(line))))
+        self._repeats = None if whole else Repeats(self._is_wanted)
+        self._in_full = _MOST_IN_FULL
         self._number = 1
         self._read = 0
         self.line_index = LineIndex()
@@ -102,7 +103,7 @@ class Scan:
     @property
     def lines(self) -> int:
         """Number of lines; a last one without an end counts."""
-        return self._number - (self._tail[-1:] in (b"\n", b""))
+        return self._number - (without_colours(self._tail)[-1:] in (b"\n", b""))
 
     @property
     def head(self) -> tuple[str, ...]:
@@ -112,7 +113,7 @@ class Scan:
     @property
     def tail(self) -> tuple[str, ...]:
         """The last lines, as a terminal shows them: if a line was overwritten, its last version."""
-        lines = self._tail[-TAIL_BYTES:].strip(b"\0\r\n").split(b"\n")[-TAIL_LINES:]
+        lines = without_colours(self._tail[-TAIL_BYTES:]).strip(b"\0\r\n").split(b"\n")[-TAIL_LINES:]
         shown = (line.rstrip(b"\r").rpartition(b"\r")[2][:LONGEST_TAIL_LINE] for line in lines)
         return tuple(ScannedLine(raw, 0).text for raw in shown) if lines != [b""] else ()
 
@@ -142,24 +143,38 @@ class Scan:
         self._block(b"".join((rest, memoryview(chunk)[:end])))
         return chunk[end:]
 
-    def _block(self, given: bytes) -> None:
-        self._left -= len(given)
+    def _block(self, block: bytes) -> None:
+        self._left -= len(block)
         self.line_index.add(self._number, self._read)
-        self._read += len(given)
-        coloured = ColouredBlock(given)
-        block = coloured.plain
-        at = self._feed(coloured, 0, len(block), _MOST_IN_FULL if self._repeats else None)
-        if at < len(block) and self._repeats:
-            # The last bytes are read in full.
-            full = _line_start(block, at, len(block) - max(0, TAIL - self._left)) if self._left < TAIL else len(block)
-            for start, end in self._repeats.windows(block[:full], at):
-                self._leave_out(block, at, start)
-                at = self._feed(coloured, start, end)
-            self._leave_out(block, at, full)
-            self._feed(coloured, full, len(block))
+        self._read += len(block)
+        if self._repeats is None:
+            coloured = ColouredBlock(block)
+            block = coloured.plain
+            self._feed(coloured, 0, len(block))
+        else:
+            self._without_repeats(block, self._repeats)
         self._tail = block if len(block) >= TAIL_BYTES else (self._tail + block)[-TAIL_BYTES:]
         if len(self._head) < HEAD_BYTES:
-            self._head += block[: HEAD_BYTES - len(self._head)]
+            self._head += without_colours(block)[: HEAD_BYTES - len(self._head)]
+
+    def _without_repeats(self, block: bytes, repeats: Repeats) -> None:
+        """Feed a block up to some hits, then its lines that are new, and the last bytes of the log in full."""
+        at, size = 0, len(block)
+        # Few logs are coloured. Their repeated lines need not lose the colours.
+        if b"\x1b" not in block:
+            at = self._feed(ColouredBlock(block), 0, size, self._in_full)
+            self._in_full = max(1, self._in_full // 4) if at < size // 2 else min(_MOST_IN_FULL, self._in_full * 2)
+        full = _line_start(block, at, size - max(0, TAIL - self._left)) if self._left < TAIL else size
+        for start, end in repeats.windows(block[:full], at) if at < full else ():
+            self._leave_out(block, at, start)
+            self._part(block[start:end])
+            at = end
+        self._leave_out(block, at, full)
+        self._part(block[max(at, full) :])
+
+    def _part(self, part: bytes) -> None:
+        coloured = ColouredBlock(part)
+        self._feed(coloured, 0, len(coloured.plain))
 
     def _feed(self, coloured: ColouredBlock, at: int, end: int, most: int | None = None) -> int:
         """Feed the lines between two offsets, at most so many; return the offset of the next."""
@@ -180,6 +195,9 @@ class Scan:
             elif at < end:
                 at = self._one(coloured, at)
         return at
+
+    def _is_wanted(self, line: bytes) -> bool:
+        return bool(self._hit(self._matcher.find_all(without_colours(line))))
 
     def _leave_out(self, block: bytes, at: int, end: int) -> None:
         """Count the line ends of repeated lines; no subscription waits for more after them."""
