@@ -10,10 +10,12 @@ import argparse
 import os
 import random
 import re
+import struct
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -47,30 +49,36 @@ def repeated(log: Path, target: Path, size: int, seed: int = 1) -> Path:
 
 
 class _Copies:
-    """Copies of a text with other numbers of the same lengths; all bytes of a copy are computed at once."""
+    """Copies of a text with other numbers of the same lengths. Within a copy equal numbers stay equal."""
 
     def __init__(self, text: bytes, chance: random.Random) -> None:
-        self._size = len(text)
         self._chance = chance
-        fixed, decimal, hexadecimal = bytearray(text), bytearray(len(text)), bytearray(len(text))
-        for found in _VARYING.finditer(text):
-            start, end = found.span()
-            fixed[start:end] = bytes(end - start)
-            mask = decimal if found[0].isdigit() else hexadecimal
-            mask[start:end] = b"\xff" * (end - start)
-        self._fixed, self._decimal, self._hexadecimal = map(_as_number, (fixed, decimal, hexadecimal))
+        found = list(_VARYING.finditer(text))
+        ends = [0, *(match.end() for match in found)]
+        starts = [*(match.start() for match in found), len(text)]
+        self._parts = [b""] * (2 * len(found) + 1)
+        self._parts[::2] = [text[end:start] for end, start in zip(ends, starts, strict=True)]
+        numbers = [match[0] for match in found]
+        decimal: dict[bytes, bool] = {}
+        for is_decimal in (True, False):
+            different = dict.fromkeys(number for number in numbers if number.isdigit() == is_decimal)
+            decimal |= dict.fromkeys(different, is_decimal)
+        place = {number: index for index, number in enumerate(decimal)}
+        self._places = itemgetter(*(place[number] for number in numbers), 0) if numbers else None
+        self._formats = [
+            "".join(f"{len(number)}s" for number in decimal if decimal[number] == kind)
+            for kind in (True, False)
+        ]
 
     def another(self) -> bytes:
-        """Return a copy; a number of a decimal place is decimal again, one of a hexadecimal place hexadecimal."""
-        drawn = self._chance.randbytes(self._size)
-        copy = self._fixed | _as_number(drawn.translate(_DECIMAL)) & self._decimal
-        if self._hexadecimal:
-            copy |= _as_number(drawn.translate(_HEXADECIMAL)) & self._hexadecimal
-        return copy.to_bytes(self._size, "little")
-
-
-def _as_number(text: bytes) -> int:
-    return int.from_bytes(text, "little")
+        """Return a copy; a decimal number is decimal again, a hexadecimal one hexadecimal."""
+        if self._places is None:
+            return self._parts[0]
+        drawn: list[bytes] = []
+        for form, digits in zip(self._formats, (_DECIMAL, _HEXADECIMAL), strict=True):
+            drawn += struct.unpack(form, self._chance.randbytes(struct.calcsize(form)).translate(digits))
+        self._parts[1::2] = self._places(drawn)[:-1]
+        return b"".join(self._parts)
 
 
 def cost(command: list[str], size: int) -> Cost:

@@ -28,6 +28,7 @@ TAIL_BYTES = 1 << 18
 HEAD_BYTES = 1 << 17
 _MOST_BETWEEN = 100
 _MOST_IN_FULL = 64
+_MOST_AFTER = 64
 _MOST_KNOWN = 10_000
 _LINE_FEED = 10
 
@@ -93,7 +94,7 @@ class Scan:
         self._given = 0
         self._left = 0
         self._repeats = None if whole else Repeats(self._is_wanted)
-        self._in_full = _MOST_IN_FULL
+        self._is_dense = False
         self._number = 1
         self._read = 0
         self.line_index = LineIndex()
@@ -159,11 +160,8 @@ class Scan:
 
     def _without_repeats(self, block: bytes, repeats: Repeats) -> None:
         """Feed a block up to some hits, then its lines that are new, and the last bytes of the log in full."""
-        at, size = 0, len(block)
-        # Few logs are coloured. Their repeated lines need not lose the colours.
-        if b"\x1b" not in block:
-            at = self._feed(ColouredBlock(block), 0, size, self._in_full)
-            self._in_full = max(1, self._in_full // 4) if at < size // 2 else min(_MOST_IN_FULL, self._in_full * 2)
+        size = len(block)
+        at = self._in_full(block) if b"\x1b" not in block else 0
         full = _line_start(block, at, size - max(0, TAIL - self._left)) if self._left < TAIL else size
         for start, end in repeats.windows(block[:full], at) if at < full else ():
             self._leave_out(block, at, start)
@@ -172,6 +170,18 @@ class Scan:
         self._leave_out(block, at, full)
         self._part(block[max(at, full) :])
 
+    def _in_full(self, block: bytes) -> int:
+        """Feed a block up to some hits, if they are rare; return the offset of the next line.
+
+        RE2 skips lines without a hit at a lower cost than `repeats`.
+        """
+        size = len(block)
+        at = self._to_a_hit(block, 0, size) if self._is_dense and not self._pending else 0
+        if not self._is_dense or at > size // 2:
+            at = self._feed(ColouredBlock(block), at, size, _MOST_IN_FULL)
+            self._is_dense = at < size // 2
+        return at
+
     def _part(self, part: bytes) -> None:
         coloured = ColouredBlock(part)
         self._feed(coloured, 0, len(coloured.plain))
@@ -179,7 +189,8 @@ class Scan:
     def _feed(self, coloured: ColouredBlock, at: int, end: int, most: int | None = None) -> int:
         """Feed the lines between two offsets, at most so many; return the offset of the next."""
         block, flood, stop = coloured.plain, False, None if most is None else self._given + most
-        while at < end and (stop is None or self._given < stop):
+        # A message of several lines is read to its end.
+        while at < end and (stop is None or self._given < stop + bool(self._pending) * _MOST_AFTER):
             # After a wanted line more may follow, which need no search.
             if (flood or self._pending) and (after := self._alike(coloured, at)) > at:
                 at = after
