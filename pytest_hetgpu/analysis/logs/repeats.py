@@ -53,17 +53,17 @@ class Repeats:
         new = set(lines) - self._settled
         # Offsets without the line ends before.
         starts = list(accumulate(map(len, lines), initial=at))
-        first = last = -1
+        first = last = 0
         for place, line in enumerate(lines):
             around = self._take(line, block, starts[place] + place) if line in new else None
             if around is None:
                 continue
             if place - around > last:
-                if last >= 0:
+                if last:
                     yield starts[first] + first, min(starts[last] + last, len(block))
-                first = max(0, last, place - around)
-            last = min(len(lines), place + around + 1)
-        if last >= 0:
+                first = place - around
+            last = max(last, min(len(lines), place + around + 1))
+        if last:
             yield starts[first] + first, min(starts[last] + last, len(block))
 
     def _take(self, shape: bytes, block: bytes, start: int) -> int | None:
