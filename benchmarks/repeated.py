@@ -66,8 +66,7 @@ class _Copies:
         place = {number: index for index, number in enumerate(decimal)}
         self._places = itemgetter(*(place[number] for number in numbers), 0) if numbers else None
         self._formats = [
-            "".join(f"{len(number)}s" for number in decimal if decimal[number] == kind)
-            for kind in (True, False)
+            "".join(f"{len(number)}s" for number in decimal if decimal[number] == kind) for kind in (True, False)
         ]
 
     def another(self) -> bytes:

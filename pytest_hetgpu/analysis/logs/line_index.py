@@ -8,7 +8,7 @@ _MOST = 1024
 
 
 class LineIndex:
-    """Sparse index of a log: line numbers, from 1, and byte offsets at which the line of a number goes on or begins.
+    """Sparse index of a log: line numbers, from 1, each with a byte offset inside or at the start of its line.
 
     It keeps at most 1024 places. When it is full it drops every second one and keeps fewer of those that follow.
     """

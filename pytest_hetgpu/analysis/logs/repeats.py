@@ -22,7 +22,7 @@ _AROUND = 30
 _LONGEST = 1 << 14
 _MOST_SHAPES = 10_000
 _MOST_BYTES = 3 << 20
-_MOST_NUMBERS = 1000
+_MOST_NUMBERS = 500
 _MOST_ALIKE = 2000
 # A shape has as many bytes as its line: each digit, and each letter of a hexadecimal number, becomes a zero.
 _SHAPE = bytes.maketrans(b"\r123456789abcdef", b"\n" + b"0" * 15)

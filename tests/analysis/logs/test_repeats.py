@@ -102,7 +102,18 @@ def test_memory_is_bounded() -> None:
 
 
 LINES = st.sampled_from(
-    [b"error", b"error 1", b"step 2", b"step 3", b"exit code 4", b"exit code 5", b"x" * 50, b"", b"\xff\0", b"\x1b[1merror"]
+    [
+        b"error",
+        b"error 1",
+        b"step 2",
+        b"step 3",
+        b"exit code 4",
+        b"exit code 5",
+        b"x" * 50,
+        b"",
+        b"\xff\0",
+        b"\x1b[1merror",
+    ]
 )
 ENDS = st.sampled_from([b"\n", b"\r\n", b"\r"])
 BLOCKS = st.lists(st.tuples(LINES, ENDS).map(b"".join), max_size=120).map(b"".join)
