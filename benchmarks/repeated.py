@@ -10,10 +10,12 @@ import argparse
 import os
 import random
 import re
+import struct
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,7 +24,9 @@ EXPLAIN = [sys.executable, "-m", "pytest_hetgpu.cli", "explain", "--json"]
 LEAST = 60.0
 """1e6 bytes a second that every log has to reach."""
 _VARYING = re.compile(rb"(?<=0x)[0-9a-f]{4,}|\d{2,}|(?<=[Rr]ank )\d|(?<=node)\d|(?<=^\[)\d(?=\])", re.MULTILINE)
-_HEXADECIMAL = b"0123456789abcdef"
+# A digit for each of 256 bytes.
+_DECIMAL = (b"0123456789" * 26)[:256]
+_HEXADECIMAL = b"0123456789abcdef" * 16
 
 
 class Cost(NamedTuple):
@@ -33,26 +37,54 @@ class Cost(NamedTuple):
 
 
 def repeated(log: Path, target: Path, size: int, seed: int = 1) -> Path:
-    """Write copies of a log to `target` until it has `size` bytes."""
+    """Write copies of a log to `target` until it has `size` bytes; the first is the log itself."""
     text = log.read_bytes()
     text += b"" if text.endswith(b"\n") else b"\n"
-    chance = random.Random(seed)
+    copies = _Copies(text, random.Random(seed))
     written = 0
     with target.open("wb") as file:
         while written < size:
-            written += file.write(text if not written else _VARYING.sub(lambda found: _other(found[0], chance), text))
+            written += file.write(copies.another() if written else text)
     return target
 
 
-def _other(number: bytes, chance: random.Random) -> bytes:
-    """Return a number of the same kind and length."""
-    digits = _HEXADECIMAL if not number.isdigit() else _HEXADECIMAL[:10]
-    return bytes(chance.choices(digits, k=len(number)))
+class _Copies:
+    """Copies of a text with other numbers of the same lengths. Within a copy equal numbers stay equal."""
+
+    def __init__(self, text: bytes, chance: random.Random) -> None:
+        self._chance = chance
+        found = list(_VARYING.finditer(text))
+        ends = [0, *(match.end() for match in found)]
+        starts = [*(match.start() for match in found), len(text)]
+        self._parts = [b""] * (2 * len(found) + 1)
+        self._parts[::2] = [text[end:start] for end, start in zip(ends, starts, strict=True)]
+        numbers = [match[0] for match in found]
+        decimal: dict[bytes, bool] = {}
+        for is_decimal in (True, False):
+            different = dict.fromkeys(number for number in numbers if number.isdigit() == is_decimal)
+            decimal |= dict.fromkeys(different, is_decimal)
+        place = {number: index for index, number in enumerate(decimal)}
+        self._places = itemgetter(*(place[number] for number in numbers), 0) if numbers else None
+        self._formats = [
+            "".join(f"{len(number)}s" for number in decimal if decimal[number] == kind) for kind in (True, False)
+        ]
+
+    def another(self) -> bytes:
+        """Return a copy; a decimal number is decimal again, a hexadecimal one hexadecimal."""
+        if self._places is None:
+            return self._parts[0]
+        drawn: list[bytes] = []
+        for form, digits in zip(self._formats, (_DECIMAL, _HEXADECIMAL), strict=True):
+            drawn += struct.unpack(form, self._chance.randbytes(struct.calcsize(form)).translate(digits))
+        self._parts[1::2] = self._places(drawn)[:-1]
+        return b"".join(self._parts)
 
 
 def cost(command: list[str], size: int) -> Cost:
     """Run a command to its end."""
-    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    # As users have it: with bytecode kept.
+    environ = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    environ["PYTHONPATH"] = str(ROOT)
     out = os.open(os.devnull, os.O_WRONLY)
     pid = os.posix_spawnp(command[0], command, environ, file_actions=[(os.POSIX_SPAWN_DUP2, out, 1)])
     os.close(out)

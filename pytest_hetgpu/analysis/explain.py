@@ -11,7 +11,7 @@ from pytest_hetgpu.analysis.logs.log_facts import log_facts, separate
 from pytest_hetgpu.analysis.logs.parse import ScanResult, course, failures, log_parsers, scan_log
 from pytest_hetgpu.analysis.logs.program_lines import is_program_running
 from pytest_hetgpu.analysis.logs.success import Proof, Success
-from pytest_hetgpu.analysis.logs.text_search import find_texts, read_lines
+from pytest_hetgpu.analysis.logs.text_search import find_texts
 from pytest_hetgpu.analysis.run_model import conclude, settled
 from pytest_hetgpu.config.known_failures.entries import HarmlessText, KnownFailures
 from pytest_hetgpu.extensions.signatures.engine.match_rule import MatchRule
@@ -70,7 +70,7 @@ def explain(log: Path, knowledge: KnownFailures, own: Sequence[MatchRule] = ()) 
 
 def _quoted(log: Path, noise: HarmlessText, result: ScanResult) -> HarmlessText:
     """Return the noise entry with the text of its line."""
-    return next((noise.quoted(line.text) for line in read_lines(log, noise.line, noise.line, result.prefix)), noise)
+    return next((noise.quoted(line.text) for line in result.reader(log)(noise.line, noise.line)), noise)
 
 
 def _is_run(result: ScanResult) -> bool:

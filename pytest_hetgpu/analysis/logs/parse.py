@@ -9,6 +9,7 @@ from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from pytest_hetgpu.analysis.logs.line_index import LineIndex
 from pytest_hetgpu.analysis.logs.lines import parse_line, strip_controls
 from pytest_hetgpu.analysis.logs.mpi_version import fact_name, parse_mpi_version
 from pytest_hetgpu.analysis.logs.outline import Outline, first_rank_line
@@ -19,7 +20,7 @@ from pytest_hetgpu.analysis.logs.scan import Scan, ScannedLine, Subscription
 from pytest_hetgpu.analysis.logs.success import Success, SuccessSigns, signs_in
 from pytest_hetgpu.analysis.logs.text_search import read_lines
 from pytest_hetgpu.analysis.logs.versions import Versions
-from pytest_hetgpu.analysis.run_model import Course, explained
+from pytest_hetgpu.analysis.run_model import Course, Reader, explained
 from pytest_hetgpu.extensions.registry import find, names
 from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogParser, Priority, Process
 from pytest_hetgpu.extensions.signatures.engine.last_error import last_error
@@ -114,6 +115,7 @@ class ScanResult:
     outline: Outline = field(default_factory=Outline)
     signs: tuple[Success, ...] = ()
     prefix: re.Pattern[str] | None = None
+    line_index: LineIndex | None = None
 
     @cached_property
     def ends(self) -> tuple[str, ...]:
@@ -123,6 +125,10 @@ class ScanResult:
 
     def _without_learned(self, line: str) -> str:
         return line if self.prefix is None else self.prefix.sub("", strip_controls(line), count=1)
+
+    def reader(self, path: Path) -> Reader:
+        """Return a reader of the log's lines; `path` is that of the scanned log."""
+        return partial(read_lines, path, prefix=self.prefix, line_index=self.line_index)
 
     @property
     def ranks(self) -> Mapping[Process, int]:
@@ -182,6 +188,7 @@ def scan_log(
         outline=outline,
         signs=() if _some_not_done(ranks) else _all_signs(signs, scan, prefix),
         prefix=prefix,
+        line_index=scan.line_index,
     )
 
 
@@ -236,11 +243,12 @@ def failures(path: Path, result: ScanResult, matches: Sequence[FailureMatch]) ->
 
     If the first is an abort, and the program printed its reason just before, that line is quoted.
     """
+    read = result.reader(path)
     found = by_priority(explained(matches, course(path, result)), result.ranks, result.survived)
     if not (found and found[0].key.startswith(_GAVE_UP)):
         return found
     first = found[0]
-    before = read_lines(path, max(1, first.line - _BEFORE), first.line - 1, result.prefix)
+    before = read(max(1, first.line - _BEFORE), first.line - 1)
     said = last_error(before, first.ranks[0] if len(first.ranks) == 1 else None)
     if said is None:
         return found
@@ -249,8 +257,7 @@ def failures(path: Path, result: ScanResult, matches: Sequence[FailureMatch]) ->
 
 def course(path: Path, result: ScanResult) -> Course:
     """Return the course of the run whose log in `path` gave `result`."""
-    read = partial(read_lines, path, prefix=result.prefix)
-    return Course(result.outline, result.signs, result.lines, read)
+    return Course(result.outline, result.signs, result.lines, result.reader(path))
 
 
 def _connections(proof: TransportLogReader, carried: Iterable[str]) -> tuple[Connection, ...]:

@@ -19,10 +19,10 @@ TAIL = 1 << 16
 
 _FEWEST = 8
 _AROUND = 30
-_LONGEST = 1000
-_MOST_SHAPES = 20_000
-_MOST_BYTES = 4 << 20
-_MOST_NUMBERS = 1000
+_LONGEST = 1 << 14
+_MOST_SHAPES = 10_000
+_MOST_BYTES = 3 << 20
+_MOST_NUMBERS = 500
 _MOST_ALIKE = 2000
 # A shape has as many bytes as its line: each digit, and each letter of a hexadecimal number, becomes a zero.
 _SHAPE = bytes.maketrans(b"\r123456789abcdef", b"\n" + b"0" * 15)
@@ -48,22 +48,23 @@ class Repeats:
     def windows(self, block: bytes, at: int) -> Iterator[tuple[int, int]]:
         """Yield the parts of a block, from `at` on, that are to be read: offsets of whole lines, in order."""
         lines = block[at:].translate(_SHAPE).split(b"\n")
-        new = set(lines) - self._settled
-        if not new:
+        if self._settled.issuperset(lines):
             return
-        starts = [at, *accumulate((len(line) + 1 for line in lines), initial=at)][1:]
-        first = last = -1
+        new = set(lines) - self._settled
+        # Offsets without the line ends before.
+        starts = list(accumulate(map(len, lines), initial=at))
+        first = last = 0
         for place, line in enumerate(lines):
-            around = self._take(line, block, starts[place]) if line in new else None
+            around = self._take(line, block, starts[place] + place) if line in new else None
             if around is None:
                 continue
             if place - around > last:
-                if last >= 0:
-                    yield starts[first], min(starts[last], len(block))
-                first = max(0, last, place - around)
-            last = min(len(lines), place + around + 1)
-        if last >= 0:
-            yield starts[first], min(starts[last], len(block))
+                if last:
+                    yield starts[first] + first, min(starts[last] + last, len(block))
+                first = place - around
+            last = max(last, min(len(lines), place + around + 1))
+        if last:
+            yield starts[first] + first, min(starts[last] + last, len(block))
 
     def _take(self, shape: bytes, block: bytes, start: int) -> int | None:
         """Count a line of a shape that is not settled.
@@ -75,15 +76,25 @@ class Repeats:
             return 0 if self._triggered(raw) else None
         count = self._counts.get(shape, 0) + 1
         if count == 1:
-            self._bytes += 2 * len(shape)
+            self._bytes += len(shape)
             if len(self._counts) > _MOST_SHAPES or self._bytes > _MOST_BYTES:
                 self._forget(len(shape))
-            self._numbers[shape] = [slice(*found.span(1)) for found in _TELLING.finditer(shape)]
         self._counts[shape] = count
-        if count >= (_MOST_ALIKE if self._numbers[shape] and len(self._seen) < _MOST_NUMBERS else _FEWEST):
-            self._settled.add(shape)
-        if count <= _FEWEST:
+        if count < _FEWEST:
             return _AROUND if self._triggered(raw) else None
+        if count == _FEWEST:
+            wanted = self._triggered(raw)
+            numbers = [slice(*found.span(1)) for found in _TELLING.finditer(shape)] if wanted else ()
+            if numbers:
+                self._numbers[shape] = numbers
+            else:
+                self._settled.add(shape)
+            return _AROUND if wanted else None
+        if shape not in self._numbers:
+            # It was settled by a line of this block.
+            return None
+        if count >= _MOST_ALIKE or len(self._seen) >= _MOST_NUMBERS:
+            self._settled.add(shape)
         return 0 if self._is_new_number(shape, raw) else None
 
     def _is_new_number(self, shape: bytes, raw: bytes) -> bool:
@@ -97,4 +108,4 @@ class Repeats:
         self._settled.clear()
         self._counts.clear()
         self._numbers.clear()
-        self._bytes = 2 * size
+        self._bytes = size

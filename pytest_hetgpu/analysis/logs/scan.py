@@ -13,6 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from pytest_hetgpu.analysis.logs.colours import ColouredBlock, without_colours
+from pytest_hetgpu.analysis.logs.line_index import LineIndex
 from pytest_hetgpu.analysis.logs.lines import parse_line, without_facts
 from pytest_hetgpu.analysis.logs.noise_filter import NoiseFilter
 from pytest_hetgpu.analysis.logs.repeats import LEAST_SIZE, TAIL, Repeats
@@ -27,6 +28,7 @@ TAIL_BYTES = 1 << 18
 HEAD_BYTES = 1 << 17
 _MOST_BETWEEN = 100
 _MOST_IN_FULL = 64
+_MOST_AFTER = 64
 _MOST_KNOWN = 10_000
 _LINE_FEED = 10
 
@@ -66,6 +68,8 @@ class Subscription:
 class Scan:
     """Scan that feeds subscriptions; `head` and `tail` keep the first and last lines, `lines` counts all.
 
+    `line_index` has offsets of lines, one a block.
+
     A line with one of the words `noise` is passed to no subscription. A long block of such lines also ends every
     context. `prefix` is taken off each line that is parsed. Unless `whole` is set, a large log is read without most of
     its repeated lines (`repeats`).
@@ -89,15 +93,18 @@ class Scan:
         self._passed = 0
         self._given = 0
         self._left = 0
-        self._repeats = None if whole else Repeats(lambda line: bool(self._hit(self._matcher.find_all(line))))
+        self._repeats = None if whole else Repeats(self._is_wanted)
+        self._is_dense = False
         self._number = 1
+        self._read = 0
+        self.line_index = LineIndex()
         self._head = b""
         self._tail = b""
 
     @property
     def lines(self) -> int:
         """Number of lines; a last one without an end counts."""
-        return self._number - (self._tail[-1:] in (b"\n", b""))
+        return self._number - (without_colours(self._tail)[-1:] in (b"\n", b""))
 
     @property
     def head(self) -> tuple[str, ...]:
@@ -107,7 +114,7 @@ class Scan:
     @property
     def tail(self) -> tuple[str, ...]:
         """The last lines, as a terminal shows them: if a line was overwritten, its last version."""
-        lines = self._tail[-TAIL_BYTES:].strip(b"\0\r\n").split(b"\n")[-TAIL_LINES:]
+        lines = without_colours(self._tail[-TAIL_BYTES:]).strip(b"\0\r\n").split(b"\n")[-TAIL_LINES:]
         shown = (line.rstrip(b"\r").rpartition(b"\r")[2][:LONGEST_TAIL_LINE] for line in lines)
         return tuple(ScannedLine(raw, 0).text for raw in shown) if lines != [b""] else ()
 
@@ -137,27 +144,53 @@ class Scan:
         self._block(b"".join((rest, memoryview(chunk)[:end])))
         return chunk[end:]
 
-    def _block(self, given: bytes) -> None:
-        self._left -= len(given)
-        coloured = ColouredBlock(given)
-        block = coloured.plain
-        at = self._feed(coloured, 0, len(block), _MOST_IN_FULL if self._repeats else None)
-        if at < len(block) and self._repeats:
-            # The last bytes are read in full.
-            full = _line_start(block, at, len(block) - max(0, TAIL - self._left)) if self._left < TAIL else len(block)
-            for start, end in self._repeats.windows(block[:full], at):
-                self._leave_out(block, at, start)
-                at = self._feed(coloured, start, end)
-            self._leave_out(block, at, full)
-            self._feed(coloured, full, len(block))
+    def _block(self, block: bytes) -> None:
+        self._left -= len(block)
+        self.line_index.add(self._number, self._read)
+        self._read += len(block)
+        if self._repeats is None:
+            coloured = ColouredBlock(block)
+            block = coloured.plain
+            self._feed(coloured, 0, len(block))
+        else:
+            self._without_repeats(block, self._repeats)
         self._tail = block if len(block) >= TAIL_BYTES else (self._tail + block)[-TAIL_BYTES:]
         if len(self._head) < HEAD_BYTES:
-            self._head += block[: HEAD_BYTES - len(self._head)]
+            self._head += without_colours(block)[: HEAD_BYTES - len(self._head)]
+
+    def _without_repeats(self, block: bytes, repeats: Repeats) -> None:
+        """Feed a block up to some hits, then its lines that are new, and the last bytes of the log in full."""
+        size = len(block)
+        at = self._in_full(block) if b"\x1b" not in block else 0
+        full = _line_start(block, at, size - max(0, TAIL - self._left)) if self._left < TAIL else size
+        for start, end in repeats.windows(block[:full], at) if at < full else ():
+            self._leave_out(block, at, start)
+            self._part(block[start:end])
+            at = end
+        self._leave_out(block, at, full)
+        self._part(block[max(at, full) :])
+
+    def _in_full(self, block: bytes) -> int:
+        """Feed a block up to some hits, if they are rare; return the offset of the next line.
+
+        RE2 skips lines without a hit at a lower cost than `repeats`.
+        """
+        size = len(block)
+        at = self._to_a_hit(block, 0, size) if self._is_dense and not self._pending else 0
+        if not self._is_dense or at > size // 2:
+            at = self._feed(ColouredBlock(block), at, size, _MOST_IN_FULL)
+            self._is_dense = at < size // 2
+        return at
+
+    def _part(self, part: bytes) -> None:
+        coloured = ColouredBlock(part)
+        self._feed(coloured, 0, len(coloured.plain))
 
     def _feed(self, coloured: ColouredBlock, at: int, end: int, most: int | None = None) -> int:
         """Feed the lines between two offsets, at most so many; return the offset of the next."""
         block, flood, stop = coloured.plain, False, None if most is None else self._given + most
-        while at < end and (stop is None or self._given < stop):
+        # A message of several lines is read to its end.
+        while at < end and (stop is None or self._given < stop + bool(self._pending) * _MOST_AFTER):
             # After a wanted line more may follow, which need no search.
             if (flood or self._pending) and (after := self._alike(coloured, at)) > at:
                 at = after
@@ -173,6 +206,9 @@ class Scan:
             elif at < end:
                 at = self._one(coloured, at)
         return at
+
+    def _is_wanted(self, line: bytes) -> bool:
+        return bool(self._hit(self._matcher.find_all(without_colours(line))))
 
     def _leave_out(self, block: bytes, at: int, end: int) -> None:
         """Count the line ends of repeated lines; no subscription waits for more after them."""

@@ -9,6 +9,7 @@ from io import FileIO
 from pathlib import Path
 
 from pytest_hetgpu.analysis.logs.colours import without_colours
+from pytest_hetgpu.analysis.logs.line_index import LineIndex
 from pytest_hetgpu.analysis.logs.lines import parse_line
 from pytest_hetgpu.analysis.logs.scan import CHUNK, LONGEST_LINE
 from pytest_hetgpu.extensions.signatures.base import LogLine
@@ -29,14 +30,22 @@ def find_texts(path: Path, wanted: Iterable[str]) -> Mapping[str, int]:
         return {}
 
 
-def read_lines(path: Path, first: int, last: int, prefix: re.Pattern[str] | None = None) -> tuple[LogLine, ...]:
+def read_lines(
+    path: Path,
+    first: int,
+    last: int,
+    prefix: re.Pattern[str] | None = None,
+    line_index: LineIndex | None = None,
+) -> tuple[LogLine, ...]:
     """Return the lines from number `first` to `last`, both included; an overwritten line counts as one.
 
-    `prefix` is that learned from the log.
+    `prefix` and `line_index` are those of the log's scan. Without an index the log is read from its start.
     Raise OSError if the log cannot be read; an endless line is cut.
     """
+    found = []
+    number, start = line_index.before(first) if line_index else (1, 0)
     with path.open("rb") as log:
-        number, found = 1, []
+        log.seek(start)
         while number < first and (chunk := log.read(CHUNK)):
             ends = chunk.count(b"\n")
             if number + ends >= first:
@@ -53,10 +62,14 @@ def read_lines(path: Path, first: int, last: int, prefix: re.Pattern[str] | None
 
 def _after(chunk: bytes, ends: int) -> int:
     """Return the start of the line after so many line ends."""
-    at = 0
+    low, high = 0, len(chunk)
+    while high - low > _FEW:
+        middle = (low + high) // 2
+        before = chunk.count(b"\n", low, middle)
+        low, high, ends = (low, middle, ends) if before >= ends else (middle, high, ends - before)
     for _ in range(ends):
-        at = chunk.index(b"\n", at) + 1
-    return at
+        low = chunk.index(b"\n", low) + 1
+    return low
 
 
 class _Ends:
@@ -109,3 +122,4 @@ class _Search:
 
 
 _OVERLAP = 1000
+_FEW = 1000
