@@ -20,6 +20,15 @@ Reader = Callable[[int, int], Sequence[LogLine]]
 
 _MOST_ASKED = 24
 _NEAR = 40
+_SOON = 3
+_LONGEST_TRACE = 60
+_LONGEST = 1000
+_RAISED = (Kind.ERROR, Kind.MISSING_LIBRARY)
+_TRACE = lazy(r"Traceback \(most recent call last\)")
+_CAUGHT = lazy(
+    r"(?i:\b(?:re-?try\w*|ignor(?:ed|ing)|caught|handled|continuing|fall(?:ing|s)? back|fallback|skip(?:ped|ping)"
+    r"|recovered|recovering|non-?fatal|not fatal|trying again|will try)\b)"
+)
 _LONG_BEFORE = 1000
 # A launcher's words for the end of the other ranks (flux-shell's doom plugin).
 _DOOM = ("doom-", "rank-exited-and-exit-timeout")
@@ -58,7 +67,8 @@ def settled(
     """Return the matches that still count, and those that the run got over.
 
     A run got over a failure in an attempt before the last if the last shows success and no failure. A test suite that
-    passed got over the failures that its tests provoke.
+    passed got over the failures that its tests provoke. A program got over an exception that it reports as caught, if
+    it shows success later.
     """
     events = tuple(matches)
     tests = next((sign for sign in reversed(course.signs) if sign.proof is Proof.TESTS), None)
@@ -69,7 +79,21 @@ def settled(
         done = next((sign for sign in reversed(course.signs) if sign.line > begin), None)
         if done is not None:
             return _parted(events, lambda match: match.signature.line < done.line)
-    return events, ()
+    last = course.signs[-1].line if course.signs else 0
+    return _parted(events, lambda match: match.signature.line < last and _is_caught(match, course))
+
+
+def _is_caught(match: FailureMatch, course: Course) -> bool:
+    """Return whether the lines around an exception report that the program handled it."""
+    signature = match.signature
+    if signature.signal or signature.kind not in _RAISED or match.priority > Priority.RELAYED:
+        return False
+    line = signature.line
+    around = [found for found in course.read(max(1, line - _LONGEST_TRACE), line + _SOON) if found.number != line]
+    after = [found for found in around if found.number > line]
+    begin = max((found.number for found in around if _TRACE.search(found.text)), default=line)
+    before = [found for found in around if begin - _SOON <= found.number < begin]
+    return any(_CAUGHT.search(found.text[:_LONGEST]) for found in (*before, *after))
 
 
 def _parted(

@@ -162,6 +162,8 @@ def test_two_banners_of_an_abort_that_are_interleaved(read: Read) -> None:
             "Training completed successfully",
         ),
         ("upload failed: Connection reset by peer, retrying", STEPS, "finished, exit status 0"),
+        (f"{TRACEBACK}ValueError: bad", "WARNING: ignoring the broken sample, continuing", STEPS, "done"),
+        ("WARNING: no fused kernel, falling back:", f"{TRACEBACK}ImportError: fused", STEPS, "Total time: 3.0 s"),
         ("tests/test_a.py::test_error", f"{TRACEBACK}ValueError: bad", "===== 12 passed in 3.20s ====="),
         (
             "[ RUN      ] Comm.fails",
@@ -175,6 +177,10 @@ def test_what_a_run_got_over_is_no_failure(read: Read, parts: tuple[str, ...]) -
     found = read("$ mpirun -np 2 ./sim", *parts)
     assert (found.outcome.value, found.signature) == ("passed", None)
     assert found.success is not None
+
+
+def test_an_exception_that_nobody_reports_as_caught_is_a_failure(read: Read) -> None:
+    assert read("$ mpirun -np 2 ./sim", f"{TRACEBACK}ValueError: bad", STEPS, "done").outcome.value == "error"
 
 
 def test_a_first_attempt_that_failed_is_mentioned(read: Read) -> None:
