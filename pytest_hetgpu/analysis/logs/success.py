@@ -16,6 +16,7 @@ from pytest_hetgpu.model.lazy_regex import lazy
 
 _LONGEST = 1000
 _MOST = 64
+_REPORT, _FEWEST_FIGURES = 5, 3
 
 
 class Proof(enum.Enum):
@@ -46,6 +47,7 @@ _FORMS = {
 }
 _ALL = lazy(forms.ALL)
 _COUNTED = lazy(forms.COUNTED)
+_FIGURE = lazy(forms.FIGURE)
 _DENIED = lazy("|".join(forms.DENIED))
 _NO_FAILURES = lazy(forms.NO_FAILURES)
 
@@ -94,6 +96,9 @@ class SuccessSigns:
         return tuple(self._found)
 
 
-def signs_in(lines: Sequence[LogLine]) -> Iterator[Success]:
-    """Yield the signs in some lines."""
-    return (found for line in lines if (found := sign_of_success(line)) is not None)
+def signs_at_end(lines: Sequence[LogLine]) -> Iterator[Success]:
+    """Yield the signs in the last lines of a log: each of a line, and a report of several named figures at its end."""
+    yield from (found for line in lines if (found := sign_of_success(line)) is not None)
+    last = [line for line in lines if line.text.strip()][-_REPORT:]
+    if sum(_FIGURE.match(line.text[:_LONGEST]) is not None for line in last) >= _FEWEST_FIGURES:
+        yield Success(Proof.WORDS, last[-1].number, last[-1].quote)

@@ -70,6 +70,10 @@ FINALIZE = (
 )
 ALL = r'"successful":[1-9]\d*,"failed":0,"canceled":0'
 """A summary of jobs (`flux job stats`), which is a status though it has the word failed."""
+FIGURE = (
+    r"\s*(?!(?i:step|epoch|iter\w*|loss|line|pid|rank)\b)[A-Za-z][\w .()/-]{1,40}:\s+[-+]?\d[\d.,eE+-]*\s?\w{0,6}\s*$"
+)
+"""A named figure: `GPU time: 0.073 s`."""
 COUNTED = r"\b100%\|[^|]*\| *(\d+)/(\d+) |(?i:\b(?:epoch|step|iter\w*)\W{1,3}(\d+) ?(?:/|of) ?(\d+)\b)"
 """A count of steps, of which some may be left."""
 

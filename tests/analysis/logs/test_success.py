@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_hetgpu.analysis.logs.lines import parse_line
-from pytest_hetgpu.analysis.logs.success import Proof, SuccessSigns, sign_of_success
+from pytest_hetgpu.analysis.logs.success import Proof, SuccessSigns, sign_of_success, signs_at_end
 
 
 @pytest.mark.parametrize(
@@ -71,6 +71,12 @@ def test_of_many_signs_the_last_are_kept() -> None:
         signs.feed(parse_line("rank 0: 0 bad elements", number))
     assert signs.found[-1].line == 999
     assert len(signs.found) < 100
+
+
+def test_a_report_of_named_figures_at_the_end_is_a_sign() -> None:
+    lines = [parse_line(text, number) for number, text in enumerate(("CPU MPI: 0.2 s", "GPU MPI: 0.1 s", "Size: 8"), 1)]
+    assert [sign.line for sign in signs_at_end(lines)] == [3]
+    assert not list(signs_at_end(lines[:2]))
 
 
 @given(st.text(max_size=300))
