@@ -10,6 +10,7 @@ import argparse
 import os
 import random
 import re
+import statistics
 import struct
 import sys
 import tempfile
@@ -85,10 +86,12 @@ def cost(command: list[str], size: int) -> Cost:
     # As users have it: with bytecode kept.
     environ = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     environ["PYTHONPATH"] = str(ROOT)
-    out = os.open(os.devnull, os.O_WRONLY)
-    pid = os.posix_spawnp(command[0], command, environ, file_actions=[(os.POSIX_SPAWN_DUP2, out, 1)])
-    os.close(out)
-    _, _, usage = os.wait4(pid, 0)
+    # Not to /dev/null: grep then ends at the first match.
+    with tempfile.TemporaryFile() as out:
+        pid = os.posix_spawnp(command[0], command, environ, file_actions=[(os.POSIX_SPAWN_DUP2, out.fileno(), 1)])
+        _, status, usage = os.wait4(pid, 0)
+    if os.waitstatus_to_exitcode(status) not in (0, 1):
+        sys.exit(f"{' '.join(command)} ended with {os.waitstatus_to_exitcode(status)}")
     return Cost(size / 1e6 / max(usage.ru_utime + usage.ru_stime, 1e-3), usage.ru_maxrss * 1024 / 1e6)
 
 
@@ -112,6 +115,11 @@ def main() -> int:
     found = sorted(costs(options.logs, options.megabytes * 1_000_000), key=lambda one: one[1].speed)
     for log, ours, theirs in found[: options.slowest or None]:
         print(f"{log.name:24} {ours.speed:7.1f} MB/s {ours.memory:6.0f} MB   grep -c {theirs.speed:6.0f} MB/s")
+    speeds, tenth = [ours.speed for _, ours, _ in found], len(found) // 10
+    print(
+        f"slowest {speeds[0]:.0f}, a tenth under {speeds[tenth]:.0f}, median {statistics.median(speeds):.0f}, "
+        f"fastest {speeds[-1]:.0f} MB/s; at most {max(ours.memory for _, ours, _ in found):.0f} MB of memory"
+    )
     slow = sum(ours.speed < options.least for _, ours, _ in found)
     took = time.monotonic() - began
     print(f"{len(found)} logs of {options.megabytes} MB in {took:.0f} s, {slow} under {options.least:g} MB/s")

@@ -140,23 +140,31 @@ def any_of(words: Iterable[bytes]) -> BytesPattern:
 
 @lru_cache(maxsize=256)
 def _any_of(words: tuple[bytes, ...]) -> BytesPattern:
-    """Return the pattern of sorted words. RE2 then joins common prefixes and builds a third of the states."""
+    """Return the pattern of sorted words.
+
+    In reverse order a word precedes those that it begins with. So the first alternative is the longest one, and RE2
+    still joins common prefixes.
+    """
     if not words:
         return re.compile(rb"(?!)")
+    expression = b"|".join(map(_quoted, reversed(words)))
     longest_first = sorted(words, key=len, reverse=True)
-    return automaton(b"|".join(map(_quoted, words))) or re.compile(b"|".join(map(re.escape, longest_first)))
+    return automaton(expression, longest=False) or re.compile(b"|".join(map(re.escape, longest_first)))
 
 
-def automaton(expression: bytes) -> BytesPattern | None:
-    """Return RE2's pattern of an expression, leftmost-longest; None if RE2 is not installed."""
+def automaton(expression: bytes, *, longest: bool = True) -> BytesPattern | None:
+    """Return RE2's pattern of an expression; None if RE2 is not installed.
+
+    At a position it matches the longest text, or the first alternative that matches. The latter has fewer states.
+    """
     try:
         import re2
     except ImportError:
         return None
     options = re2.Options()
-    options.max_mem = _MEMORY
+    options.max_mem = _MEMORY if longest else _MEMORY // 2
     options.encoding = re2.Options.Encoding.LATIN1
-    options.longest_match = True
+    options.longest_match = longest
     options.log_errors = False  # otherwise each search that needs more memory prints a line on stderr
     found: BytesPattern = re2.compile(expression, options)
     return found

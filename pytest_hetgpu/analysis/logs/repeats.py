@@ -42,7 +42,7 @@ class Repeats:
         self._settled: set[bytes] = set()
         self._counts: dict[bytes, int] = {}
         self._numbers: dict[bytes, Sequence[slice]] = {}
-        self._seen: set[tuple[bytes, bytes]] = set()
+        self._seen: set[tuple[int, bytes]] = set()
         self._bytes = 0
 
     def windows(self, block: bytes, at: int) -> Iterator[tuple[int, int]]:
@@ -98,7 +98,8 @@ class Repeats:
         return 0 if self._is_new_number(shape, raw) else None
 
     def _is_new_number(self, shape: bytes, raw: bytes) -> bool:
-        key = shape, b" ".join(raw[part] for part in self._numbers[shape])
+        # The hash, as shapes may be long and are forgotten.
+        key = hash(shape), b" ".join(raw[part] for part in self._numbers[shape])
         if key in self._seen or len(self._seen) >= _MOST_NUMBERS:
             return False
         self._seen.add(key)
