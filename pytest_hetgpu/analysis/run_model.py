@@ -131,10 +131,11 @@ def _before_ranks(matches: Sequence[FailureMatch], course: Course) -> Sequence[F
     # Another rank may start later than the one whose exit is reported.
     if any(match.fatal and match.priority is Priority.EXIT and match.signature.line < started for match in matches):
         return matches
-    return [
-        _consequence(match) if match.signature.line < started and match.signature.signal is None else match
-        for match in matches
-    ]
+    return [_consequence(match) if match.signature.line < started and _of_script(match) else match for match in matches]
+
+
+def _of_script(match: FailureMatch) -> bool:
+    return match.signature.signal is None and (not match.fatal or match.signature.kind is Kind.LAUNCH_FAILURE)
 
 
 def _after_start(matches: Sequence[FailureMatch], course: Course) -> Sequence[FailureMatch]:
