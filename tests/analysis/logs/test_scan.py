@@ -129,3 +129,29 @@ def test_only_endless_lines_are_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert heard(log(tmp_path, data), b"needle") == [(number, b"needle %d" % number) for number in range(1, 60)]
     pieces = heard(log(tmp_path, b"needle" * 50), b"needle")
     assert all(number == 1 and len(raw) <= longest for number, raw in pieces)
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\x1b[0m", b"\n\x1b[0m"])
+def test_a_large_log_has_the_ends_and_the_lines_of_a_whole_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: bytes
+) -> None:
+    lines = (
+        b"\x1b[31mneedle\x1b[0m %050d\n" % number if number % 7 else b"step %050d\n" % number
+        for number in range(300_000)
+    )
+    path = log(tmp_path, b"".join(lines) + b"last" + end)
+    monkeypatch.setattr(scan, "LEAST_SIZE", 1 << 20)
+    assert path.stat().st_size > 2 << 20
+    found: list[tuple[Scan, list[ScannedLine]]] = []
+    for whole in (True, False):
+        fed: list[ScannedLine] = []
+        reader = Scan([Subscription((b"needle",), fed.append)], whole=whole)
+        reader.file(path)
+        found.append((reader, fed))
+    (all_lines, every), (some_lines, some) = found
+    assert (some_lines.lines, some_lines.head, some_lines.tail) == (all_lines.lines, all_lines.head, all_lines.tail)
+    assert [line.raw for line in some[:8]] == [line.raw for line in every[:8]]
+    assert some[-1] == every[-1]
+    assert len(some) < len(every) / 10
+    # Numbers of lines are right, whatever was left out.
+    assert {(line.number, line.raw) for line in some} <= {(line.number, line.raw) for line in every}
