@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from pytest_hetgpu.analysis.conclusion import conclude
 from pytest_hetgpu.analysis.logs.lines import strip_controls
 from pytest_hetgpu.analysis.logs.log_facts import log_facts, separate
 from pytest_hetgpu.analysis.logs.parse import ScanResult, course, failures, log_parsers, scan_log
 from pytest_hetgpu.analysis.logs.program_lines import is_program_running
 from pytest_hetgpu.analysis.logs.success import Proof, Success
 from pytest_hetgpu.analysis.logs.text_search import find_texts
-from pytest_hetgpu.analysis.run_model import conclude, settled
+from pytest_hetgpu.analysis.survived import settled
 from pytest_hetgpu.config.known_failures.entries import HarmlessText, KnownFailures
 from pytest_hetgpu.extensions.signatures.engine.match_rule import MatchRule
 from pytest_hetgpu.model.failure import KnownFailure, Signature

@@ -6,11 +6,11 @@ the cause. Events that the run survived, and events that follow from another, ex
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from pytest_hetgpu.analysis.logs.outline import Outline, progress_between
-from pytest_hetgpu.analysis.logs.success import Proof, Success
+from pytest_hetgpu.analysis.logs.success import Success
 from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, Priority
 from pytest_hetgpu.model.lazy_regex import lazy
 from pytest_hetgpu.model.verdict import Kind
@@ -20,15 +20,6 @@ Reader = Callable[[int, int], Sequence[LogLine]]
 
 _MOST_ASKED = 24
 _NEAR = 40
-_SOON = 3
-_LONGEST_TRACE = 60
-_LONGEST = 1000
-_RAISED = (Kind.ERROR, Kind.MISSING_LIBRARY)
-_TRACE = lazy(r"Traceback \(most recent call last\)")
-_CAUGHT = lazy(
-    r"(?i:\b(?:re-?try\w*|ignor(?:ed|ing)|caught|handled|continuing|fall(?:ing|s)? back|fallback|skip(?:ped|ping)"
-    r"|recovered|recovering|non-?fatal|not fatal|trying again|will try)\b)"
-)
 _LONG_BEFORE = 1000
 # A launcher's words for the end of the other ranks (flux-shell's doom plugin).
 _DOOM = ("doom-", "rank-exited-and-exit-timeout")
@@ -61,47 +52,6 @@ class Course:
         return self.outline.again[-1] if self.outline.again else 0
 
 
-def settled(
-    matches: Iterable[FailureMatch], course: Course
-) -> tuple[tuple[FailureMatch, ...], tuple[FailureMatch, ...]]:
-    """Return the matches that still count, and those that the run got over.
-
-    A run got over a failure in an attempt before the last if the last shows success and no failure. A test suite that
-    passed got over the failures that its tests provoke. A program got over an exception that it reports as caught, if
-    it shows success later.
-    """
-    events = tuple(matches)
-    tests = next((sign for sign in reversed(course.signs) if sign.proof is Proof.TESTS), None)
-    if tests is not None:
-        return _parted(events, lambda match: match.signature.line < tests.line)
-    begin = course.last_attempt
-    if begin and not any(match.fatal and match.signature.line >= begin for match in events):
-        done = next((sign for sign in reversed(course.signs) if sign.line > begin), None)
-        if done is not None:
-            return _parted(events, lambda match: match.signature.line < done.line)
-    last = course.signs[-1].line if course.signs else 0
-    return _parted(events, lambda match: match.signature.line < last and _is_caught(match, course))
-
-
-def _is_caught(match: FailureMatch, course: Course) -> bool:
-    """Return whether the lines around an exception report that the program handled it."""
-    signature = match.signature
-    if signature.signal or signature.kind not in _RAISED or match.priority > Priority.RELAYED:
-        return False
-    line = signature.line
-    around = [found for found in course.read(max(1, line - _LONGEST_TRACE), line + _SOON) if found.number != line]
-    after = [found for found in around if found.number > line]
-    begin = max((found.number for found in around if _TRACE.search(found.text)), default=line)
-    before = [found for found in around if begin - _SOON <= found.number < begin]
-    return any(_CAUGHT.search(found.text[:_LONGEST]) for found in (*before, *after))
-
-
-def _parted(
-    events: Sequence[FailureMatch], over: Callable[[FailureMatch], bool]
-) -> tuple[tuple[FailureMatch, ...], tuple[FailureMatch, ...]]:
-    return tuple(match for match in events if not over(match)), tuple(match for match in events if over(match))
-
-
 def explained(matches: Sequence[FailureMatch], course: Course) -> tuple[FailureMatch, ...]:
     """Return the matches with the priority that their place in the run gives them."""
     matches = _one_per_line(matches)
@@ -112,11 +62,12 @@ def explained(matches: Sequence[FailureMatch], course: Course) -> tuple[FailureM
 
 def _one_per_line(matches: Sequence[FailureMatch]) -> Sequence[FailureMatch]:
     """Leave out the program's message if another parser has read its line, too."""
-    known = {match.signature.line for match in matches if not _of_program(match)}
-    return [match for match in matches if not _of_program(match) or match.signature.line not in known]
+    known = {match.signature.line for match in matches if not is_of_program(match)}
+    return [match for match in matches if not is_of_program(match) or match.signature.line not in known]
 
 
-def _of_program(match: FailureMatch) -> bool:
+def is_of_program(match: FailureMatch) -> bool:
+    """Return whether a match is a message of the program that proves no failure."""
     return not match.fatal and match.signature.key.endswith("@program")
 
 
@@ -260,66 +211,3 @@ def _is_limit(match: FailureMatch) -> bool:
 
 def _consequence(match: FailureMatch) -> FailureMatch:
     return replace(match, priority=Priority.CONSEQUENCE, fatal=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Conclusion:
-    """Outcome of a log without a failure: passed by a sign of success, or unknown with the `missing` sign."""
-
-    kind: Kind
-    success: Success | None = None
-    missing: str = ""
-
-
-_NO_RUN = "none is of a run that could be recognised"
-_NO_SIGN = (
-    "none shows a failure, and none shows success: an exit status 0, a complete table of results, or last words of the "
-    "program. The exit status of the launcher or of the job would decide"
-)
-
-
-def conclude(
-    course: Course, logged: Sequence[FailureMatch] = (), *, running: bool, survived: bool = False
-) -> Conclusion:
-    """Return the conclusion for a log without a failure that counts; `logged` are messages that proved none.
-
-    An alarming line after the last sign of success, or errors of several ranks, forbid `passed`. A later exit status 0
-    settles them, and so does a sign of success after further progress.
-    """
-    signs = course.signs
-    best = _best(signs)
-    if best is None:
-        return Conclusion(Kind.UNKNOWN, missing=_NO_SIGN if running else _NO_RUN)
-    lines = [course.outline.alarm] if course.outline.alarm else []
-    if len(course.outline.errors) > 1:
-        lines += course.outline.errors.values()
-    alarms = [(line.number, line.quote) for line in lines]
-    alarms += [
-        (match.signature.line, match.signature.primary_line)
-        for match in logged
-        if _of_program(match) and match.priority <= Priority.RELAYED
-    ]
-    number, quote = max(alarms, default=(0, ""))
-    if number and not _settles(signs, number, course):
-        return Conclusion(Kind.UNKNOWN, missing=_unread(number, quote))
-    if not running and best.proof is Proof.WORDS and not survived:
-        return Conclusion(Kind.UNKNOWN, missing=_NO_RUN)
-    return Conclusion(Kind.PASSED, best)
-
-
-def _best(signs: Sequence[Success]) -> Success | None:
-    """Return the strongest kind of sign, the last of it."""
-    order = list(Proof)
-    return min(reversed(signs), key=lambda sign: order.index(sign.proof), default=None)
-
-
-def _settles(signs: Sequence[Success], line: int, course: Course) -> bool:
-    """Return whether a sign after an alarming line settles it: an exit status, or any sign after further progress."""
-    after = [sign for sign in signs if sign.line > line]
-    if any(sign.proof in (Proof.STATUS, Proof.TESTS, Proof.RESULT) for sign in after):
-        return True
-    return bool(after) and progress_between(course.read, line, course.lines + 1)
-
-
-def _unread(number: int, quote: str) -> str:
-    return f"line {number} ({quote[:100]}) looks like a failure. No later exit status 0 settles it"

@@ -164,6 +164,8 @@ def test_two_banners_of_an_abort_that_are_interleaved(read: Read) -> None:
         ("upload failed: Connection reset by peer, retrying", STEPS, "finished, exit status 0"),
         (f"{TRACEBACK}ValueError: bad", "WARNING: ignoring the broken sample, continuing", STEPS, "done"),
         ("WARNING: no fused kernel, falling back:", f"{TRACEBACK}ImportError: fused", STEPS, "Total time: 3.0 s"),
+        (STEPS, "ssh: connect to host n3 port 22: Connection timed out", STEPS, "Total time: 3.0 s"),
+        (f"{TRACEBACK}ValueError: bad", "Exited with exit code 1.", STEPS, "Successfully completed."),
         ("tests/test_a.py::test_error", f"{TRACEBACK}ValueError: bad", "===== 12 passed in 3.20s ====="),
         (
             "[ RUN      ] Comm.fails",

@@ -33,6 +33,7 @@ TESTS = (
     r"^test result: ok\. |(?i:^all (?:\d+ )?tests? (?:have )?(?:passed|ok|succeeded|successful))",
 )
 RESULT = (
+    r"^\W{0,8}SUCCESS\b(?!\w)",
     r'^@hetgpu:\d{4}:\w+:\{"t":"done"',
     r"\bOut of bounds values : 0 OK|^# Avg bus bandwidth\s+:\s*[\d.]+|\bHPL: |\bEnd of Tests?\b",
     r"(?i:\bverif(?:ication|ied|y)\w*\s*[:=]?\s*(?:is |was |of \w+ )?(?:success\w*|ok\b|passed|correct|valid))",
