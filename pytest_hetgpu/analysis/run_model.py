@@ -162,9 +162,11 @@ def _under_limit(matches: Sequence[FailureMatch], _: Course) -> Sequence[Failure
 def _follows_limit(match: FailureMatch, line: int) -> bool:
     if _is_limit(match) or match.signature.line < line - _NEAR:
         return False
-    if match.signature.signal in _SENT or _BY_SIGNAL.search(match.signature.primary_line):
-        return True
     late = match.signature.line > line
+    # SIGKILL comes after the message.
+    sent = _SENT if late else _SENT - {"SIGKILL"}
+    if match.signature.signal in sent or _BY_SIGNAL.search(match.signature.primary_line):
+        return True
     return late and (match.priority >= Priority.EXIT or _of_launcher(match)) and match.signature.kind in _EFFECTS
 
 

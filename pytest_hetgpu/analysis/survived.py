@@ -64,7 +64,7 @@ def _last_job(events: Sequence[FailureMatch], course: Course) -> int:
 
 
 def _is_beside(match: FailureMatch, course: Course) -> bool:
-    """Return whether a launcher's message stands amid the progress of ranks: they ran, whatever it could not start."""
+    """Return whether ranks made progress before and after a launcher's message: they ran."""
     line = match.signature.line
     return (
         match.signature.kind is Kind.LAUNCH_FAILURE

@@ -84,6 +84,8 @@ Read = Callable[..., Explanation]
                 OOM,
             ),
         ),
+        # A rank that was killed before the limit, for which the others waited.
+        ("crash", "SIGKILL", (STEPS, "srun: error: n1: task 1: Killed", LIMIT, "srun: error: n1: task 0: Terminated")),
         # An error that a rank had got over before.
         ("timeout", "time-limit@slurm", (STEPS, f"rank 1: {TRACEBACK}ConnectionError: no answer", STEPS, STEPS, LIMIT)),
         # A failure before the limit, with no progress after it: the others waited for the dead rank.

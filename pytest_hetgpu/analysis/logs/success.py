@@ -47,6 +47,7 @@ _FORMS = {
 }
 _ALL = lazy(forms.ALL)
 _COUNTED = lazy(forms.COUNTED)
+_ROW = lazy(forms.ROW)
 _FIGURE = lazy(forms.FIGURE)
 _DENIED = lazy("|".join(forms.DENIED))
 _NO_FAILURES = lazy(forms.NO_FAILURES)
@@ -97,8 +98,14 @@ class SuccessSigns:
 
 
 def signs_at_end(lines: Sequence[LogLine]) -> Iterator[Success]:
-    """Yield the signs in the last lines of a log: each of a line, and a report of several named figures at its end."""
+    """Yield the signs in the last lines of a log.
+
+    They are each of one line, a report of several named figures at the end, and a table over sizes that double.
+    """
     yield from (found for line in lines if (found := sign_of_success(line)) is not None)
     last = [line for line in lines if line.text.strip()][-_REPORT:]
     if sum(_FIGURE.match(line.text[:_LONGEST]) is not None for line in last) >= _FEWEST_FIGURES:
         yield Success(Proof.WORDS, last[-1].number, last[-1].quote)
+    rows = [(int(found[1]), line) for line in lines if (found := _ROW.match(line.text[:_LONGEST]))]
+    if len(rows) > 1 and rows[-1][0] in (2 * rows[-2][0], 4 * rows[-2][0]):
+        yield Success(Proof.WORDS, rows[-1][1].number, rows[-1][1].quote)

@@ -10,7 +10,7 @@ Sources of those that are not customary:
 
 from __future__ import annotations
 
-_ENDED = r"(?:complete\w*|finish\w+|ended|terminat\w+|exit\w*|done)"
+_ENDED = r"(?:complete\w*|finish\w+|ended|ends|terminat\w+|exit\w*|done)"
 _JOB = r"(?:simulation|calculation|training|benchmark\w*|tests?|runs?|jobs?|program|execution|computation|analysis"
 _WORK = _JOB + r"|script|fine-?tuning|inference|evaluation|sampling|optimi[sz]ation|experiments?|workflow|all\b.{0,20})"
 _OF = r"(?:exit(?:ed)?(?: with)?|return(?:ed)?|rc|status)(?:[ _-]?(?:status|code|value))?(?: (?:is|was|of))?"
@@ -55,13 +55,13 @@ WORDS = (
     rf"(?i:\b{_WORK}(?: \S+){{0,4}}? (?:is |are |was |has |have )?(?:now )?(?:{_ENDED}|concluded|over)\b(?! with err))",
     # The time taken, and rates, which a program prints last.
     rf"(?i:\b{_CLOCK}[ _-]?(?:wall |run |elapsed |clock |cpu |execution )?time\b.{{0,60}}\d)",
+    r"^\W{0,8}[A-Za-z]\w*(?: \w+)? time\s*[:=]\s*[\d.]+\s*\w{0,7}\s*$",
     r"(?i:\b(?:runtime|elapsed|duration|throughput|(?:samples|tokens|images|steps)(?:/| per )s(?:ec\w*)?)\b\W{0,4}\d)",
     r"^\s*real\s+(?:\d+m)?\d+[.,]\d+s?\s*$|\b[Tt]ime to \w+\b.{0,20}\d",
     r"^\s*(?:[GM]?FLOP\w*(?:/s)?|Mop/s total|[MG]B/s)\b.*\d",
     r"(?i:\b(?:total|final|mean|average) (?:wall |bandwidth|performance)\b.*\d)",
     r"(?i:\b(?:end|finish\w*|stop|completed) (?:time|at|date|on|of)\b\W{0,3}.*\d|^\W{0,6}end(?: of)? \w+)",
     r"\b100%\|[^|]*\| *\d+/\d+ |(?i:\b(?:epoch|step|iter\w*)\W{1,3}\d+ ?(?:/|of) ?\d+\b)",
-    r"^\s*\d+\s+\d+\.\d+(?:\s+\d+\.\d+)*\s*$",
 )
 # Ranks that reached MPI_Finalize or ncclCommDestroy: Open MPI's pml_ucx.c and common_ucx.c, NCCL's init.cc, libfabric's
 # ofi_monitors_cleanup, UCC's ucc_coll.c.
@@ -71,6 +71,8 @@ FINALIZE = (
 )
 ALL = r'"successful":[1-9]\d*,"failed":0,"canceled":0'
 """A summary of jobs (`flux job stats`), which is a status though it has the word failed."""
+ROW = r"\s*(\d{1,15})(?:\s+[-+]?\d[\d.]*(?:[eE][-+]?\d+)?)+\s*$"
+"""A row of a table over message sizes."""
 FIGURE = (
     r"\s*(?!(?i:step|epoch|iter\w*|loss|line|pid|rank)\b)[A-Za-z][\w .()/-]{1,40}:\s+[-+]?\d[\d.,eE+-]*\s?\w{0,6}\s*$"
 )

@@ -79,6 +79,14 @@ def test_a_report_of_named_figures_at_the_end_is_a_sign() -> None:
     assert not list(signs_at_end(lines[:2]))
 
 
+def test_a_table_over_sizes_is_a_sign_and_steps_of_a_solver_are_none() -> None:
+    def signs(*rows: str) -> list[int]:
+        return [sign.line for sign in signs_at_end([parse_line(row, number) for number, row in enumerate(rows, 1)])]
+
+    assert signs("524288  3.9e-04  6.5", "1048576 7.6e-04 8.8", "[1] 7633") == [2]
+    assert signs("11 0.5 0.3", "12 0.4 0.3") == []
+
+
 @given(st.text(max_size=300))
 def test_no_line_raises(text: str) -> None:
     sign_of_success(parse_line(text, 1))
