@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from pytest_hetgpu.analysis.logs.outline import progress_between
-from pytest_hetgpu.analysis.logs.success import Proof
+from pytest_hetgpu.analysis.logs.success import Proof, Success
 from pytest_hetgpu.analysis.run_model import Course
 from pytest_hetgpu.extensions.signatures.base import FailureMatch, Priority
 from pytest_hetgpu.model.lazy_regex import lazy
@@ -39,7 +39,7 @@ def settled(
     begin = course.last_attempt
     if begin and not any(match.fatal and match.signature.line >= begin for match in events):
         done = next((sign for sign in reversed(course.signs) if sign.line > begin), None)
-        if done is not None:
+        if done is not None and (_is_strong(done) or progress_between(course.read, begin, course.lines + 1)):
             return _parted(events, lambda match: match.signature.line < done.line)
     last = course.signs[-1].line if course.signs else 0
     job = _last_job(events, course)
@@ -50,6 +50,10 @@ def settled(
             and (match.signature.line <= job or _is_caught(match, course) or _is_beside(match, course))
         ),
     )
+
+
+def _is_strong(sign: Success) -> bool:
+    return sign.proof in (Proof.STATUS, Proof.TESTS, Proof.RESULT)
 
 
 def _last_job(events: Sequence[FailureMatch], course: Course) -> int:

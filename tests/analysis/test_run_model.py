@@ -194,6 +194,14 @@ def test_a_first_attempt_that_failed_is_mentioned(read: Read) -> None:
     assert found.success.quote == "exit code: 0"
 
 
+def test_a_script_that_ends_after_a_failed_launch_shows_no_success(read: Read) -> None:
+    launch = (
+        f"{RULE}\nmpirun was unable to launch the specified application as it could not access\n"
+        f"or execute an executable:\n\nExecutable: ./sim\nNode: n1\n\nwhile attempting to start process rank 0.\n{RULE}"
+    )
+    assert read("$ mpirun -np 2 ./sim", launch, ">>> Job Ends").outcome.value == "launch_failure"
+
+
 def test_an_attempt_that_failed_after_another_is_the_failure(read: Read) -> None:
     again = ("attempt 2 of 3", STEPS, f"{TRACEBACK}KeyError: 'x'", "srun: error: n1: task 0: Exited with exit code 1")
     found = read("$ srun -n 2 python train.py", f"{TRACEBACK}RuntimeError: gone", *again)

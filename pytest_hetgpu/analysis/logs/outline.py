@@ -20,8 +20,9 @@ _MOST = 64
 # Sources: torchrun's elastic/agent/server/api.py; others are customary.
 _AGAIN = lazy(
     r"(?i:\b(?:re-?try(?:ing)?|re-?start(?:ing|ed)?|re-?launch(?:ing)?|re-?submit\w*|re-?queue\w*|re-?run(?:ning)?"
-    r"|trying again|attempt(?:ing)?)\b[^.]{0,60}"
-    r"(?:\b(?:\d+|again|job|run|worker|second|third|next|last|now|command|in)\b|$|\.\.\.))"
+    r"|trying again)\b[^.]{0,60}"
+    r"(?:\b(?:\d+|again|job|run|worker|second|third|next|last|now|command|in)\b|$|\.\.\.)"
+    r"|\battempt\W{0,3}#?\d)"
 )
 _FIRST = lazy(r"(?i:\b(?:attempt|try|retry|run)\W{0,3}#?[01]\b)")
 _OPTION = lazy(
