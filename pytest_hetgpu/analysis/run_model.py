@@ -23,13 +23,14 @@ _NEAR = 40
 _LONG_BEFORE = 1000
 # A launcher's words for the end of the other ranks (flux-shell's doom plugin).
 _DOOM = ("doom-", "rank-exited-and-exit-timeout")
-_BY_SIGNAL = lazy(r"\bkilled \(SIG(?:TERM|INT|HUP|KILL)\)")
+_BY_SIGNAL = lazy(r"\b(?:killed \(|received |got |caught )(?:signal )?(?:SIG(?:TERM|INT|HUP|KILL|USR\d)|15\b)")
 _APART = 5
 # A program's own exception about a communicator that is lost.
 _LAST_WORDS = "aborted@"
 
 # Signals by which schedulers, launchers and people end processes.
 _SENT = frozenset(("SIGTERM", "SIGKILL", "SIGINT", "SIGHUP", "SIGCONT", "SIGUSR1", "SIGUSR2"))
+_OWN = frozenset(("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL"))
 _EFFECTS = frozenset((Kind.CRASH, Kind.ERROR, Kind.LAUNCH_FAILURE, Kind.NETWORK_FAILURE))
 _LAUNCHERS = ("mpirun", "mpiexec", "orterun", "prterun", "orted", "prted", "hydra", "launcher", "flux", "daemon")
 
@@ -136,7 +137,17 @@ def _logged_before(matches: Sequence[FailureMatch], _: Course) -> Sequence[Failu
     """Return what was only logged, some lines before a fatal failure that names its own cause, as a symptom."""
     last = max((match.signature.line for match in matches if match.fatal and _names_cause(match)), default=0)
     limit = max((match.signature.line for match in matches if _is_limit(match)), default=0)
-    return [_behind(match, max(last, limit) if match.priority is Priority.CAUSE else last) for match in matches]
+    placed = [_behind(match, max(last, limit) if match.priority is Priority.CAUSE else last) for match in matches]
+    # A program that crashes later did without a library that the loader missed.
+    crash = max(
+        (match.signature.line for match in matches if match.fatal and match.signature.signal in _OWN), default=0
+    )
+    return [
+        replace(match, priority=max(match.priority, Priority.SYMPTOM))
+        if match.signature.kind is Kind.MISSING_LIBRARY and match.signature.line + _APART < crash
+        else match
+        for match in placed
+    ]
 
 
 def _behind(match: FailureMatch, last: int) -> FailureMatch:

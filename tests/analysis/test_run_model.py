@@ -86,6 +86,18 @@ Read = Callable[..., Explanation]
         ),
         # A rank that was killed before the limit, for which the others waited.
         ("crash", "SIGKILL", (STEPS, "srun: error: n1: task 1: Killed", LIMIT, "srun: error: n1: task 0: Terminated")),
+        # The program's own words about the signal.
+        ("timeout", "time-limit@slurm", (STEPS, "ERROR: main process received SIGTERM, exiting", LIMIT)),
+        # A library that the loader missed long before a crash.
+        (
+            "crash",
+            None,
+            (
+                "load: /lib/libstdc++.so.6: version `GLIBCXX_3.4.29' not found (required by /opt/libx.so)",
+                STEPS,
+                "[n1:12:0:12] Caught signal 11 (Segmentation fault: address not mapped to object at address (nil))",
+            ),
+        ),
         # An error that a rank had got over before.
         ("timeout", "time-limit@slurm", (STEPS, f"rank 1: {TRACEBACK}ConnectionError: no answer", STEPS, STEPS, LIMIT)),
         # A failure before the limit, with no progress after it: the others waited for the dead rank.

@@ -11,10 +11,12 @@ from pytest_hetgpu.model.lazy_regex import lazy
 _PROGRAMS = r"(?:mpirun|mpiexec(?:\.\w+)?|prterun|orterun|srun|torchrun|aprun|jsrun|flux run|horovodrun|deepspeed)"
 _PROMPT = r"(?:\S{0,80}[$%>]|\S{1,80}#|\[[^\[\]]{1,80}\][$#%])"
 
-# A shell's echo of the command that starts a run, and lines of Open MPI's launchers and ranks alike.
+# A shell's echo of the command that starts a run, lines of Open MPI's launchers and ranks alike, and of any program.
 _START = lazy(
     rf"^{_PROMPT} (?!man |which |type )(?:.{{0,400}}[\s/;&|])?{_PROGRAMS}(?=\s|$)|^{_PROGRAMS}\s+-"
     r"|^\[[^\[\]\s:]+:\d{2,}\] |^\s*\[\[\d+,\d+\],\d+\]"
+    # Warnings of Python programs, bars of tqdm
+    r"|\.py:\d+: \w*Warning\b|\b\d+%\|[^|]*\| *\d+/\d+ "
 )
 # Steps of a program, rows of tables of benchmarks.
 _PROGRESS = (

@@ -57,6 +57,7 @@ _OUT = (
     MessageRule(r"Bus error.*out of shared memory", _MEMORY, "no-space@dev-shm", signal="SIGBUS"),
     MessageRule(r"(?:CUDA|HIP|XPU|MPS)\S* (?:backend )?out of memory", _MEMORY, "OutOfMemoryError@"),
     MessageRule(r"CU(?:BLAS|DNN)_STATUS_ALLOC_FAILED", _MEMORY, "OutOfMemoryError@"),
+    MessageRule(r"\b[Rr]an out of memory\b|\bOOM when allocating\b", _MEMORY, "OutOfMemoryError@"),
     MessageRule(r"RESOURCE_EXHAUSTED: |^ResourceExhaustedError\b", _MEMORY, "OutOfMemoryError@"),
     MessageRule(r"Cannot allocate memory|can't allocate memory", _MEMORY, "MemoryError@"),
     MessageRule(r"No space left on device", Kind.ERROR, "no-space@disk"),
