@@ -50,7 +50,7 @@ CONTENT = (
     r"|(?=[\d.-]*[A-Za-z])[\w.-]+:\d+:\d+ \["
     # Severity and date of glog, with a bracket by torch.
     r"|\[?[WEIFC]\d{4,8} \d\d:\d\d:"
-    rf"|(?:{TOOLS}): "
+    rf"|(?:{TOOLS}|hetgpu): "
     r"|libfabric:\d+:|\[(?:mpiexec|proxy:)|\[\[\d+,\d+\],\d+\]|#\d+ |==\d+=="
     r")"
 )

@@ -106,6 +106,6 @@ def signs_at_end(lines: Sequence[LogLine]) -> Iterator[Success]:
     last = [line for line in lines if line.text.strip()][-_REPORT:]
     if sum(_FIGURE.match(line.text[:_LONGEST]) is not None for line in last) >= _FEWEST_FIGURES:
         yield Success(Proof.WORDS, last[-1].number, last[-1].quote)
-    rows = [(int(found[1]), line) for line in lines if (found := _ROW.match(line.text[:_LONGEST]))]
+    rows = [(int(row[1]), line) for line in lines if (row := _ROW.match(line.text[:_LONGEST]))]
     if len(rows) > 1 and rows[-1][0] in (2 * rows[-2][0], 4 * rows[-2][0]):
         yield Success(Proof.WORDS, rows[-1][1].number, rows[-1][1].quote)

@@ -52,6 +52,7 @@ def test_a_line_with_the_time_alone_loses_only_that() -> None:
         "{}  12.5  13.25",
         "ValueError: {} is no size",
         "Nov. {}",
+        "hetgpu: not ready: node1: refused: [redacted]",
     ],
 )
 def test_content_is_no_prefix(line: str) -> None:
