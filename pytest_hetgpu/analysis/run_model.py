@@ -144,10 +144,16 @@ def _logged_before(matches: Sequence[FailureMatch], _: Course) -> Sequence[Failu
     )
     return [
         replace(match, priority=max(match.priority, Priority.SYMPTOM))
-        if match.signature.kind is Kind.MISSING_LIBRARY and match.signature.line + _APART < crash
+        if match.signature.line + _APART < crash and _is_optional(match)
         else match
         for match in placed
     ]
+
+
+def _is_optional(match: FailureMatch) -> bool:
+    """Return whether a program may run on without a library; ld.so ends one that it cannot start (elf/rtld.c)."""
+    signature = match.signature
+    return signature.kind is Kind.MISSING_LIBRARY and "error while loading" not in signature.primary_line
 
 
 def _behind(match: FailureMatch, last: int) -> FailureMatch:

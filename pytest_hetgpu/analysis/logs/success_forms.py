@@ -82,6 +82,7 @@ COUNTED = r"\b100%\|[^|]*\| *(\d+)/(\d+) |(?i:\b(?:epoch|step|iter\w*)\W{1,3}(\d
 
 DENIED = (
     r"(?i:\b(?:not|never|cannot|can't|couldn't|un)(?:\b|(?=success))|\bfail(?:ed|ure|s)?\b(?!\s*[:=]?\s*0\b))",
+    r"(?i:\bto be terminated\b|\bterminated (?:by|with|due|abnormally)\b|\bcausing\b)",
     r'^\s*File "|^\s*\{.*:.*,',
     r"(?i:\berrors?\b(?!\s*[:=]\s*0\b)|\bexception\b|\bwarning\b|\baborted\b|\bkilled\b|\bcancel|\bincomplete)",
 )

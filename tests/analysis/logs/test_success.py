@@ -59,6 +59,7 @@ def test_signs(line: str, proof: Proof) -> None:
         "Error: run completed with errors",
         "srun: error: n1: task 0: Exited with exit code 3",
         "JobState=FAILED ExitCode=1:0",
+        "thus causing the job to be terminated. The first process to do so was:",
     ],
 )
 def test_lines_that_show_none(line: str) -> None:
