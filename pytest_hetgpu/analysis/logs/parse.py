@@ -17,7 +17,7 @@ from pytest_hetgpu.analysis.logs.prefixes import prefix_of
 from pytest_hetgpu.analysis.logs.program_lines import last_program_line
 from pytest_hetgpu.analysis.logs.records import RecordReader, Records
 from pytest_hetgpu.analysis.logs.scan import Scan, ScannedLine, Subscription
-from pytest_hetgpu.analysis.logs.success import Success, SuccessSigns, signs_at_end
+from pytest_hetgpu.analysis.logs.success import Proof, Success, SuccessSigns, signs_at_end
 from pytest_hetgpu.analysis.logs.text_search import read_lines
 from pytest_hetgpu.analysis.logs.versions import Versions
 from pytest_hetgpu.analysis.run_model import Course, Reader, explained
@@ -202,7 +202,7 @@ def _all_signs(signs: SuccessSigns, scan: Scan, prefix: re.Pattern[str] | None) 
     """Return the signs of success in the order of lines; in the last lines weaker ones count, too."""
     first = scan.lines - len(scan.tail) + 1
     last = [parse_line(text, number, prefix) for number, text in enumerate(scan.tail, first)]
-    return (*(sign for sign in signs.found if sign.line < first), *signs_at_end(last))
+    return (*(sign for sign in signs.found if sign.line < first and sign.proof is not Proof.WORDS), *signs_at_end(last))
 
 
 def read_evidence(

@@ -77,7 +77,7 @@ def _unfinished(text: str) -> bool:
 class SuccessSigns:
     """Collects signs of the whole log; of many it keeps the last.
 
-    `triggers` are parts of lines that hold a sign apart from the last lines, which `of_tail` searches without them.
+    `triggers` are parts of lines that may hold one. The last lines of a log are searched without them (`signs_at_end`).
     """
 
     triggers = forms.TRIGGERS

@@ -39,7 +39,7 @@ RESULT = (
     r"(?i:\bverif(?:ication|ied|y)\w*\s*[:=]?\s*(?:is |was |of \w+ )?(?:success\w*|ok\b|passed|correct|valid))",
     r"(?i:\b(?:0|no|zero) (?:bad|wrong|incorrect|failed|corrupt\w*|mismatch\w*|invalid|errors?\b)(?! in\b))",
     r"(?i:\b(?:errors?|failures|failed|mismatches|bad(?: values| elements)?)\s*[:=]\s*0\b(?!\.\d*[1-9]))",
-    r"(?i:\b(?:test|check|validation|correctness)\w*\W{1,5}(?:\w+ ){0,3}(?:passed|pass|ok|success\w*)\b)",
+    r"(?i:\b(?:tests?|checks?|checked|validation|correctness)\b\W{1,5}(?:\w+ ){0,3}(?:passed|pass|ok|success\w*)\b)",
     rf"(?i:\b{_FINAL}\b.*\d)",
     rf"(?i:\b{_NAMED}\b.{{0,40}}[:=]\s*(?:tensor\()?\[?[-+]?\d)",
     r"^\s*\d+(?:\s+[-+]?\d[\d.]*(?:[eE][-+]?\d+)?)+\s+Pass\s*$",
@@ -47,20 +47,19 @@ RESULT = (
 WORDS = (
     # `[rank 1] finished`, `node1: done.`
     rf"(?i:^\W{{0,8}}(?:\S{{1,40}}[:\]|] ?){{0,3}}(?:\W{{0,3}}{_RANK}\W{{0,3}})?\s*(?:all )?{_BYE}{_NO_MORE})",
-    rf"(?i:\b(?:success(?:fully)?|normally|correctly)\b.{{0,40}}\b(?:{_ENDED}|trained|saved)\b)",
-    rf"(?i:\b(?:{_ENDED}|ran|run|shut ?down|saved)\b.{{0,40}}\b(?:success\w*|normally|without errors?)\b)",
+    rf"(?i:\b(?:success(?:fully)?|normally|correctly)\b.{{0,40}}\b(?:{_ENDED}|trained)\b)",
+    rf"(?i:\b(?:{_ENDED}|ran|run|shut ?down)\b.{{0,40}}\b(?:success\w*|normally|without errors?)\b)",
     r"(?i:\bnormal (?:termination|end|exit|completion)\b|\bsuccessful completion\b)",
     r"\bJOB DONE\b|\bGROMACS reminds you\b|^Finished mdrun\b",
     r"^wandb: Synced \d|\bshutdown complete\b|\bis done running\b",
     rf"(?i:\b{_WORK}(?: \S+){{0,4}}? (?:is |are |was |has |have )?(?:now )?(?:{_ENDED}|concluded|over)\b(?! with err))",
     # The time taken, and rates, which a program prints last.
     rf"(?i:\b{_CLOCK}[ _-]?(?:wall |run |elapsed |clock |cpu |execution )?time\b.{{0,60}}\d)",
-    r"^\W{0,8}[A-Za-z]\w*(?: \w+)? time\s*[:=]\s*[\d.]+\s*\w{0,7}\s*$",
+    r"^\W{0,8}(?!(?i:end|start|begin))[A-Za-z]\w*(?: \w+)? time\s*[:=]\s*[\d.]+\s*\w{0,7}\s*$",
     r"(?i:\b(?:runtime|elapsed|duration|throughput|(?:samples|tokens|images|steps)(?:/| per )s(?:ec\w*)?)\b\W{0,4}\d)",
-    r"^\s*real\s+(?:\d+m)?\d+[.,]\d+s?\s*$|\b[Tt]ime to \w+\b.{0,20}\d",
+    r"\b[Tt]ime to \w+\b.{0,20}\d",
     r"^\s*(?:[GM]?FLOP\w*(?:/s)?|Mop/s total|[MG]B/s)\b.*\d",
     r"(?i:\b(?:total|final|mean|average) (?:wall |bandwidth|performance)\b.*\d)",
-    r"(?i:\b(?:end|finish\w*|stop|completed) (?:time|at|date|on|of)\b\W{0,3}.*\d|^\W{0,6}end(?: of)? \w+)",
     r"\b100%\|[^|]*\| *\d+/\d+ |(?i:\b(?:epoch|step|iter\w*)\W{1,3}\d+ ?(?:/|of) ?\d+\b)",
 )
 # Ranks that reached MPI_Finalize or ncclCommDestroy: Open MPI's pml_ucx.c and common_ucx.c, NCCL's init.cc, libfabric's

@@ -31,7 +31,6 @@ from pytest_hetgpu.analysis.logs.success import Proof, SuccessSigns, sign_of_suc
         ("[rank 1] finished", Proof.WORDS),
         ("Test completed successfully", Proof.RESULT),
         ("Total wall time: 0:00:26", Proof.WORDS),
-        ("real\t1m49.151s", Proof.WORDS),
         ("100%|##########| 100/100 [02:34<00:00,  1.54s/it]", Proof.WORDS),
         ("n1:2:3 [0] NCCL INFO comm 0x55 rank 1 nranks 2 cudaDev 1 busId 65000 - Destroy COMPLETE", Proof.FINALIZE),
     ],
@@ -47,6 +46,9 @@ def test_signs(line: str, proof: Proof) -> None:
     [
         "",
         "exit code: 1",
+        "real\t1m49.151s",
+        "End time: 1725152869",
+        "checkpoint 3 saved successfully",
         "exit code 0x80",
         "step 1 residual 2.0",
         "epoch 3/10",
