@@ -330,26 +330,3 @@ def test_a_crash_is_expected_with_less_or_without_a_frame(
     assert judged.verdict is verdict
     noted = f"expected crash {expected}, and no frame could be read: {NO_CORE}" in judged.notes
     assert noted is (verdict is Verdict.KNOWN and bool(frameless))
-
-
-FULL = "TMPDIR /tmp/hetgpu-x has 0 MiB free"
-
-
-@pytest.mark.parametrize(
-    ("seen", "named"),
-    [
-        ({"signatures": (signature(Kind.CRASH, "SIGBUS@libmpi.so!f", signal="SIGBUS"),)}, True),
-        ({"signatures": (signature(Kind.CRASH, "SIGSEGV@libmpi.so!f", signal="SIGSEGV"),)}, False),
-        ({"exits": (RankExit(0, signal=7),), "signatures": ()}, True),
-        ({"exits": (), "signatures": (signature(Kind.LAUNCH_FAILURE, "no-space@session-dir"),)}, True),
-    ],
-)
-def test_a_full_file_system_is_named_with_a_bus_error(seen: dict[str, Any], named: bool) -> None:
-    returncode = 1 if seen.get("exits") == () else 139
-    found = outcome(case(**{**BAD, "run": {"returncode": returncode, "full": (FULL,)}, **seen}))
-    assert found.why.endswith(f"; {FULL}") is named
-
-
-def test_a_network_that_was_removed_is_named_beside_a_crash() -> None:
-    found = outcome(case(**{**BAD, "run": {**CRASHED, "unplugged": ("eth0 of node1 is gone",)}}))
-    assert found.notes == ("the network was removed under the job: eth0 of node1 is gone",)
