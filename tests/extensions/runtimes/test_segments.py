@@ -36,6 +36,8 @@ world.Barrier()
 os.kill(os.getpid(), 11 if world.rank else 19)
 """
 KINDS = {"mpich": "mpich_shm", "openmpi-4": "vader_segment", "openmpi-5": "sm_segment"}
+# /proc shows names: a process of another test that maps a segment of the same name would count.
+SEGMENT = f"mpich_shm_{os.getpid():x}_0"
 # As root in a mount namespace: the machine's own segments are not touched, and nobody touches these.
 ALONE = 'mount -t tmpfs tmpfs /dev/shm && exec "$@"'
 CLEANING = """\
@@ -83,7 +85,7 @@ def without_leases(segments: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(segments, "FIRST_PID", str(Path("/proc/self/ns/pid").readlink()))
 
 
-def made(segments: ModuleType, name: str = "mpich_shm_1bb34a04_0") -> Path:
+def made(segments: ModuleType, name: str = SEGMENT) -> Path:
     """A segment as an MPI library makes it."""
     path = Path(segments.FOLDER, name)
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
@@ -130,7 +132,7 @@ def test_what_a_process_has_open_stays(segments: ModuleType) -> None:
 
 @pytest.mark.parametrize("change", ["other user", "readable", "other name", "link"])
 def test_what_may_be_anothers_stays(segments: ModuleType, change: str) -> None:
-    path = made(segments, "somebodys_1bb34a04" if change == "other name" else "mpich_shm_1bb34a04_0")
+    path = made(segments, "somebodys_1bb34a04" if change == "other name" else SEGMENT)
     if change == "other user":
         if os.geteuid():
             pytest.skip("only root can give a file away")
