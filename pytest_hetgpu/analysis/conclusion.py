@@ -40,10 +40,7 @@ def conclude(
     best = _best(signs)
     if best is None:
         return Conclusion(Kind.UNKNOWN, missing=_NO_SIGN if running else _NO_RUN)
-    lines = [course.outline.alarm] if course.outline.alarm else []
-    if len(course.outline.errors) > 1:
-        lines += course.outline.errors.values()
-    alarms = [(line.number, line.quote) for line in lines]
+    alarms = [(line.number, line.quote) for line in course.alarms.lines]
     alarms += [
         (match.signature.line, match.signature.primary_line)
         for match in logged

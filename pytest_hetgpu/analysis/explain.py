@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from pytest_hetgpu.analysis.conclusion import conclude
 from pytest_hetgpu.analysis.logs.lines import strip_controls
 from pytest_hetgpu.analysis.logs.log_facts import log_facts, separate
-from pytest_hetgpu.analysis.logs.parse import ScanResult, course, failures, log_parsers, scan_log
+from pytest_hetgpu.analysis.logs.parse import failures, log_parsers, scan_log
 from pytest_hetgpu.analysis.logs.program_lines import is_program_running
+from pytest_hetgpu.analysis.logs.scan_result import ScanResult
 from pytest_hetgpu.analysis.logs.success import Proof, Success
 from pytest_hetgpu.analysis.logs.text_search import find_texts
 from pytest_hetgpu.analysis.survived import settled
@@ -60,7 +60,9 @@ def explain(log: Path, knowledge: KnownFailures, own: Sequence[MatchRule] = ()) 
         survived=over,
     )
     if not found:
-        decision = conclude(course(log, result), result.matches, running=_is_run(result), survived=bool(over))
+        from pytest_hetgpu.analysis.conclusion import conclude
+
+        decision = conclude(result.course(log), result.matches, running=_is_run(result), survived=bool(over))
         return replace(common, outcome=decision.kind, success=decision.success, missing=decision.missing)
     words = replace(found[0], primary_line=strip_controls(found[0].primary_line))
     wanted = knowledge.facts_in_question(words, texts, found[1:])
@@ -82,7 +84,7 @@ def _is_run(result: ScanResult) -> bool:
 
 def _failures(log: Path, result: ScanResult) -> tuple[tuple[Signature, ...], tuple[Signature, ...]]:
     """Return the failures in a log, the most telling first, and those that the run got over."""
-    counted, over = settled(result.matches, course(log, result))
+    counted, over = settled(result.matches, result.course(log))
     survived = failures(log, result, over) if over else ()
     fatal = [match for match in counted if match.fatal]
     lost = [match for match in counted if not match.fatal and not result.survived(match)]

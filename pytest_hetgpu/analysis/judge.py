@@ -28,7 +28,6 @@ from pytest_hetgpu.analysis.judges.tool import ToolJudge
 from pytest_hetgpu.analysis.judges.transport import TransportJudge
 from pytest_hetgpu.analysis.logs.mpi_version import parse_mpi_version
 from pytest_hetgpu.analysis.logs.parse import TransportLogReader, log_parsers, read_evidence, scan_log
-from pytest_hetgpu.analysis.logs.text_search import find_texts
 from pytest_hetgpu.analysis.rank_outcomes import rank_outcomes
 from pytest_hetgpu.analysis.rank_timeline import timeline
 from pytest_hetgpu.config.known_failures.entries import KnownFailures
@@ -117,6 +116,7 @@ def _known(
 
         knowledge = shipped()
     from pytest_hetgpu.analysis.cell_facts import cell_facts
+    from pytest_hetgpu.analysis.logs.text_search import find_texts
 
     present = find_texts(output, knowledge.texts)
     others = _others(evidence, signature)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from pytest_hetgpu.analysis.logs.outline import Outline, progress_between
+from pytest_hetgpu.analysis.logs.outline import Alarms, Attempts, progress_between
 from pytest_hetgpu.analysis.logs.success import Success
 from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, Priority
 from pytest_hetgpu.model.lazy_regex import lazy
@@ -37,25 +37,36 @@ _LAUNCHERS = ("mpirun", "mpiexec", "orterun", "prterun", "orted", "prted", "hydr
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """A run's course: its outline, the signs of success in order, and its number of lines.
+    """A run's course: its attempts, the lines that alarm, and its number of lines.
 
-    `read` returns lines; it is called for few of them.
+    `read` returns lines; it is called for few of them. `read_signs` and `read_tests` search the last lines, and
+    `read_start` the first: most runs pass or fail without a question about them.
     """
 
-    outline: Outline
-    signs: tuple[Success, ...]
+    attempts: Attempts
+    alarms: Alarms
     lines: int
     read: Reader
+    read_signs: Callable[[], tuple[Success, ...]]
+    read_tests: Callable[[], Success | None]
+    read_start: Callable[[], int | None]
 
     @property
-    def last_attempt(self) -> int:
-        """Return the line at which the last attempt begins, 0 if there is one attempt only."""
-        return self.outline.again[-1] if self.outline.again else 0
+    def signs(self) -> tuple[Success, ...]:
+        """The signs of success, in the order of lines."""
+        return self.read_signs()
+
+    @property
+    def started(self) -> int | None:
+        """The first line of a rank; None if no rank shows itself."""
+        return self.read_start()
 
 
 def explained(matches: Sequence[FailureMatch], course: Course) -> tuple[FailureMatch, ...]:
     """Return the matches with the priority that their place in the run gives them."""
     matches = _one_per_line(matches)
+    if not matches:
+        return ()
     for place in (_before_ranks, _after_start, _survived, _logged_before, _under_limit, _of_others, _before_abort):
         matches = place(matches, course)
     return tuple(matches)
@@ -74,7 +85,7 @@ def is_of_program(match: FailureMatch) -> bool:
 
 def _before_ranks(matches: Sequence[FailureMatch], course: Course) -> Sequence[FailureMatch]:
     """Return failures of scripts before the ranks were up as survived, if another than a launch failed later."""
-    started = course.outline.started
+    started = course.started if any(map(_of_script, matches)) else None
     if started is None or not any(
         match.fatal and match.signature.line > started and match.signature.kind is not Kind.LAUNCH_FAILURE
         for match in matches
@@ -92,10 +103,11 @@ def _of_script(match: FailureMatch) -> bool:
 
 def _after_start(matches: Sequence[FailureMatch], course: Course) -> Sequence[FailureMatch]:
     """Return a launcher's failures to launch after progress of the ranks as symptoms: they ran."""
-    started = course.outline.started
+    launches = [match for match in matches if _relayed_launch(match)]
+    started = course.started if launches else None
     if started is None:
         return matches
-    late = [match for match in matches if _relayed_launch(match) and match.signature.line > started]
+    late = [match for match in launches if match.signature.line > started]
     ran = {id(match) for match in late[:_MOST_ASKED] if progress_between(course.read, started, match.signature.line)}
     return [
         replace(match, priority=max(match.priority, Priority.UNSPECIFIC)) if id(match) in ran else match

@@ -13,6 +13,7 @@ from pytest_hetgpu.model.verdict import Kind
 
 _NEAR = 40
 _SOON = 3
+_FEW = 24
 _LONGEST_TRACE = 60
 _LONGEST = 1000
 _RAISED = (Kind.ERROR, Kind.MISSING_LIBRARY)
@@ -33,23 +34,26 @@ def settled(
     it shows success later.
     """
     events = tuple(matches)
-    tests = next((sign for sign in reversed(course.signs) if sign.proof is Proof.TESTS), None)
-    if tests is not None:
+    if not events:
+        return (), ()
+    if tests := course.read_tests():
         return _parted(events, lambda match: match.signature.line < tests.line)
-    begin = course.last_attempt
+    begin = course.attempts.last
     if begin and not any(match.fatal and match.signature.line >= begin for match in events):
         done = next((sign for sign in reversed(course.signs) if sign.line > begin), None)
         if done is not None and (_is_strong(done) or progress_between(course.read, begin, course.lines + 1)):
             return _parted(events, lambda match: match.signature.line < done.line)
-    last = course.signs[-1].line if course.signs else 0
+    if len(events) > _FEW and not course.signs:
+        return events, ()
+    # Signs are searched last: few crashes need them.
     job = _last_job(events, course)
-    return _parted(
-        events,
-        lambda match: (
-            match.signature.line < last
-            and (match.signature.line <= job or _is_caught(match, course) or _is_beside(match, course))
-        ),
-    )
+    over = {
+        id(match)
+        for match in events
+        if match.signature.line <= job or _is_caught(match, course) or _is_beside(match, course)
+    }
+    last = course.signs[-1].line if over and course.signs else 0
+    return _parted(events, lambda match: id(match) in over and match.signature.line < last)
 
 
 def _is_strong(sign: Success) -> bool:
@@ -63,8 +67,10 @@ def _last_job(events: Sequence[FailureMatch], course: Course) -> int:
     """
     ends = [match.signature.line for match in events if match.signature.primary_line.startswith("Exited with ")]
     last = max((match.signature.line for match in events if match.fatal), default=0)
+    if last not in ends:
+        return 0
     done = any(sign.line > last and sign.quote.startswith("Successfully completed.") for sign in course.signs)
-    return last if done and last in ends else 0
+    return last if done else 0
 
 
 def _is_beside(match: FailureMatch, course: Course) -> bool:

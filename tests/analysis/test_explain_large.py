@@ -11,7 +11,7 @@ import pytest
 from benchmarks.repeated import repeated
 from pytest_hetgpu.analysis.explain import explain
 from pytest_hetgpu.analysis.logs import scan
-from pytest_hetgpu.analysis.logs.repeats import LEAST_SIZE
+from pytest_hetgpu.analysis.logs.scan import LEAST_SIZE
 from pytest_hetgpu.config.known_failures.load import known_failures
 
 LOGS = Path(__file__).parents[1] / "data" / "logs"

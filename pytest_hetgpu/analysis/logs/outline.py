@@ -1,4 +1,4 @@
-"""Outline of a run: where its ranks began, where an attempt began again, where its program still made progress.
+"""Outline of a run: where an attempt began again, what alarms, where its ranks began and its program made progress.
 
 Positions are line numbers from 1. Progress is searched after the scan in a few lines only. So its cost does not depend
 on the length of the log.
@@ -6,9 +6,10 @@ on the length of the log.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 
+from pytest_hetgpu.analysis.logs.candidates import Candidates
 from pytest_hetgpu.analysis.logs.program_lines import is_progress, is_rank_line
 from pytest_hetgpu.extensions.signatures.base import LogLine
 from pytest_hetgpu.model.lazy_regex import lazy
@@ -16,6 +17,7 @@ from pytest_hetgpu.model.lazy_regex import lazy
 _WINDOW = 150
 _FEWEST = 2
 _MOST = 64
+_LONGEST = 1000
 
 # Sources: torchrun's elastic/agent/server/api.py; others are customary.
 _AGAIN = lazy(
@@ -35,11 +37,6 @@ _FRAME = lazy(r'^\s+File "')
 # Open MPI's help texts (opal/util/show_help.c).
 _RULE = lazy(r"^-{50,}\s*$")
 
-ALARMS = (
-    *(b"Traceback (most recent call last)", b" is stuck", b"illing", b"core dumped", b"Process received signal"),
-    *(b"Caught signal", b"fatal signal", b"egmentation", b"Aborted", b"terminate called", b"Stack trace"),
-    *(b"ERROR", b"Error:", b"error:", b"FATAL", b"Fatal", b"FAILED"),
-)
 _ALARM = lazy(
     r"Traceback \(most recent call last\)|\bis stuck\b|\b[Kk]illing\b|\(core dumped\)|Process received signal"
     r"|Caught signal \d|\bfatal signal\b|\b[Ss]egmentation (?:fault|violation)\b|\bAborted\b"
@@ -49,36 +46,59 @@ _LEVEL = lazy(r"\b(?:INFO|DEBUG|WARN(?:ING)?|NOTICE)\b")
 _ERROR = lazy(r"(?:^|[\s\[(|:])ERROR(?:[\]:\s|)]|$)|(?:^|\s)[Ee]rror: ")
 
 
-@dataclass(slots=True)
-class Outline:
-    """Course of a run. `started` is the first line of a rank, None if no rank shows itself.
+class Attempts:
+    """Collector of lines that begin another attempt."""
 
-    `again` are lines that begin another attempt. `alarm` is the last line with text of a failure that no parser need
-    match, `errors` the last line of level ERROR per rank.
-    """
+    triggers = (b"etry", b"etries", b"estart", b"elaunch", b"equeue", b"esubmit", b"erun", b"rying again", b"tempt")
 
-    started: int | None = None
-    again: list[int] = field(default_factory=list)
-    alarm: LogLine | None = None
-    errors: dict[int, LogLine] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self._begun: deque[int] = deque(maxlen=_MOST)
+        self._candidates = Candidates(self._search)
+        self.feed = self._candidates.add
+
+    def _search(self, line: LogLine) -> None:
+        text = line.text[:_LONGEST]
+        if _AGAIN.search(text) and not _FIRST.search(text) and not _OPTION.search(text):
+            self._begun.append(line.number)
+
+    @property
+    def last(self) -> int:
+        """The line at which the last attempt begins, 0 if there is one attempt only."""
+        self._candidates.search()
+        return self._begun[-1] if self._begun else 0
+
+
+class Alarms:
+    """Collector of lines with text of a failure that no parser need match."""
 
     triggers = (
-        *(b"etry", b"etries", b"estart", b"elaunch", b"equeue", b"esubmit", b"erun", b"rying again", b"tempt"),
-        *ALARMS,
+        *(b"Traceback (most recent call last)", b" is stuck", b"illing", b"core dumped", b"Process received signal"),
+        *(b"Caught signal", b"fatal signal", b"egmentation", b"Aborted", b"terminate called", b"Stack trace"),
+        *(b"ERROR", b"Error:", b"error:", b"FATAL", b"Fatal", b"FAILED"),
     )
 
-    def feed(self, line: LogLine) -> None:
-        """Take one line that holds a trigger."""
-        text = line.text[:1000]
-        if _AGAIN.search(text) and not _FIRST.search(text) and not _OPTION.search(text):
-            self.again = [*self.again[-_MOST:], line.number]
+    def __init__(self) -> None:
+        self._alarm: LogLine | None = None
+        self._errors: dict[int, LogLine] = {}
+        self._candidates = Candidates(self._search)
+        self.feed = self._candidates.add
+
+    def _search(self, line: LogLine) -> None:
+        text = line.text[:_LONGEST]
         if _ALARM.search(text) and not _LEVEL.search(text):
-            self.alarm = line
-        if line.rank is not None and _ERROR.search(text) and (line.rank in self.errors or len(self.errors) < _MOST):
-            self.errors[line.rank] = line
+            self._alarm = line
+        if line.rank is not None and _ERROR.search(text) and (line.rank in self._errors or len(self._errors) < _MOST):
+            self._errors[line.rank] = line
+
+    @property
+    def lines(self) -> Sequence[LogLine]:
+        """The last alarming line, and the last line of level ERROR of each rank, if several ranks have one."""
+        self._candidates.search()
+        last = [self._alarm] if self._alarm else []
+        return [*last, *self._errors.values()] if len(self._errors) > 1 else last
 
 
-def first_rank_line(head: Sequence[str], texts: Sequence[str]) -> int | None:
+def first_rank_line(head: Iterable[str], texts: Iterable[str]) -> int | None:
     """Return the number of the first line that only a rank writes, from the first lines of the log.
 
     `texts` are the same lines without prefixes. Help texts between rules, and messages about a start, are not of ranks.
@@ -103,6 +123,6 @@ def progress_between(
     # The line after `File "x.py", line 3` is source code.
     found, source = 0, False
     for line in (*head, *tail):
-        found += not source and line.number not in skip and is_progress(line.text[:1000])
+        found += not source and line.number not in skip and is_progress(line.text[:_LONGEST])
         source = _FRAME.match(line.text) is not None
     return found >= _FEWEST

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache, partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from pytest_hetgpu.analysis.logs.line_index import LineIndex
-from pytest_hetgpu.analysis.logs.lines import parse_line, strip_controls
 from pytest_hetgpu.analysis.logs.mpi_version import fact_name, parse_mpi_version
-from pytest_hetgpu.analysis.logs.outline import Outline, first_rank_line
+from pytest_hetgpu.analysis.logs.outline import Alarms, Attempts
 from pytest_hetgpu.analysis.logs.prefixes import prefix_of
-from pytest_hetgpu.analysis.logs.program_lines import last_program_line
-from pytest_hetgpu.analysis.logs.records import RecordReader, Records
+from pytest_hetgpu.analysis.logs.records import RecordReader
 from pytest_hetgpu.analysis.logs.scan import Scan, ScannedLine, Subscription
-from pytest_hetgpu.analysis.logs.success import Proof, Success, SuccessSigns, signs_at_end
-from pytest_hetgpu.analysis.logs.text_search import read_lines
+from pytest_hetgpu.analysis.logs.scan_result import ScanResult
+from pytest_hetgpu.analysis.logs.success import SuccessSigns
 from pytest_hetgpu.analysis.logs.versions import Versions
-from pytest_hetgpu.analysis.run_model import Course, Reader, explained
+from pytest_hetgpu.analysis.run_model import explained
 from pytest_hetgpu.extensions.registry import find, names
-from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogParser, Priority, Process
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, LogParser
 from pytest_hetgpu.extensions.signatures.engine.last_error import last_error
 from pytest_hetgpu.extensions.signatures.engine.match_rule import MatchRule
 from pytest_hetgpu.extensions.signatures.engine.order import by_priority
@@ -97,60 +93,6 @@ def _parsers(own: tuple[MatchRule, ...]) -> tuple[type[LogParser], ...]:
     return (own_parser(own), *(without(parser, ids) for parser in shipped))
 
 
-@dataclass(frozen=True)
-class ScanResult:
-    """Result of one pass over a log; `matches` are in the order of parsers, not yet by priority.
-
-    `failed` describes exceptions of parsers.
-    """
-
-    records: Records
-    matches: tuple[FailureMatch, ...]
-    exits: tuple[RankExit, ...]
-    failed: tuple[str, ...]
-    versions: Mapping[str, str]
-    head: tuple[str, ...]
-    tail: tuple[str, ...]
-    lines: int
-    outline: Outline = field(default_factory=Outline)
-    signs: tuple[Success, ...] = ()
-    prefix: re.Pattern[str] | None = None
-    line_index: LineIndex | None = None
-
-    @cached_property
-    def ends(self) -> tuple[str, ...]:
-        """The first and last lines without the learned prefix, then also without known ones."""
-        whole = [self._without_learned(line) for line in (*self.head, *self.tail)]
-        return (*whole, *(parse_line(line, 0).text for line in whole))
-
-    def _without_learned(self, line: str) -> str:
-        return line if self.prefix is None else self.prefix.sub("", strip_controls(line), count=1)
-
-    def reader(self, path: Path) -> Reader:
-        """Return a reader of the log's lines; `path` is that of the scanned log."""
-        return partial(read_lines, path, prefix=self.prefix, line_index=self.line_index)
-
-    @property
-    def ranks(self) -> Mapping[Process, int]:
-        """Rank of each process, as the process reports it."""
-        return {(hello.host.split(".")[0], hello.pid): rank for rank, hello in self.records.hellos.items()}
-
-    def survived(self, match: FailureMatch) -> bool:
-        """Return whether a line that only the program can have written follows a match."""
-        if match.priority >= Priority.CONSEQUENCE:
-            return True
-        last = self._last_of_program
-        return last is not None and last > match.signature.line
-
-    @cached_property
-    def _last_of_program(self) -> int | None:
-        """The number of the program's last own line in the tail."""
-        first = self.lines - len(self.tail) + 1
-        told = {other.signature.line - first for other in self.matches}
-        place = last_program_line([parse_line(line, 0, self.prefix).text for line in self.tail], told)
-        return None if place is None else first + place
-
-
 def scan_log(
     path: Path, *, proof: TransportLogReader | None = None, parsers: Sequence[LogParser] | None = None
 ) -> ScanResult:
@@ -159,13 +101,11 @@ def scan_log(
     A log that is missing, empty, cut off, binary or of 1 GB gives a result, too; memory does not grow with its size.
     Raise OSError for an existing file that cannot be read.
     """
-    records, versions, outline, signs = RecordReader(), Versions(), Outline(), SuccessSigns()
+    records, versions, attempts, alarms, signs = RecordReader(), Versions(), Attempts(), Alarms(), SuccessSigns()
     adapters = [_ParserAdapter(parser) for parser in (log_parsers() if parsers is None else parsers)]
     subscriptions = [
         Subscription(_RECORDS, lambda line: records.feed(line.raw), _RECORD_CONTEXT),
-        Subscription(versions.triggers, lambda line: versions.feed(line.parsed)),
-        Subscription(outline.triggers, lambda line: outline.feed(line.parsed)),
-        Subscription(signs.triggers, lambda line: signs.feed(line.parsed)),
+        *(_parsed(collector) for collector in (versions, attempts, alarms, signs)),
     ]
     subscriptions += [_proof_subscription(proof)] if proof else []
     subscriptions += [adapter.subscription for adapter in adapters]
@@ -174,10 +114,8 @@ def scan_log(
     scan.file(path)
     for adapter in adapters:
         adapter.finish()
-    outline.started = first_rank_line(scan.head, [parse_line(text, 0, prefix).text for text in scan.head])
-    ranks = records.finish()
     return ScanResult(
-        records=ranks,
+        records=records.finish(),
         matches=tuple(match for adapter in adapters for match in adapter.matches),
         exits=tuple(sorted((ended for one in adapters for ended in one.exits), key=lambda ended: ended.rank)),
         failed=tuple(adapter.failed for adapter in adapters if adapter.failed),
@@ -185,24 +123,12 @@ def scan_log(
         head=scan.head,
         tail=scan.tail,
         lines=scan.lines,
-        outline=outline,
-        signs=() if _some_not_done(ranks) else _all_signs(signs, scan, prefix),
+        attempts=attempts,
+        alarms=alarms,
+        early=signs,
         prefix=prefix,
         line_index=scan.line_index,
     )
-
-
-def _some_not_done(records: Records) -> bool:
-    """Return whether ranks that report their ends are missing: nothing that others print shows success then."""
-    size = max((hello.size for hello in records.hellos.values()), default=0)
-    return size > 0 and len(records.done) < size
-
-
-def _all_signs(signs: SuccessSigns, scan: Scan, prefix: re.Pattern[str] | None) -> tuple[Success, ...]:
-    """Return the signs of success in the order of lines; in the last lines weaker ones count, too."""
-    first = scan.lines - len(scan.tail) + 1
-    last = [parse_line(text, number, prefix) for number, text in enumerate(scan.tail, first)]
-    return (*(sign for sign in signs.found if sign.line < first and sign.proof is not Proof.WORDS), *signs_at_end(last))
 
 
 def read_evidence(
@@ -243,8 +169,10 @@ def failures(path: Path, result: ScanResult, matches: Sequence[FailureMatch]) ->
 
     If the first is an abort, and the program printed its reason just before, that line is quoted.
     """
+    if not matches:
+        return ()
     read = result.reader(path)
-    found = by_priority(explained(matches, course(path, result)), result.ranks, result.survived)
+    found = by_priority(explained(matches, result.course(path)), result.ranks, result.survived)
     if not (found and found[0].key.startswith(_GAVE_UP)):
         return found
     first = found[0]
@@ -253,11 +181,6 @@ def failures(path: Path, result: ScanResult, matches: Sequence[FailureMatch]) ->
     if said is None:
         return found
     return (replace(first, primary_line=said.quote, line=said.number), *found[1:])
-
-
-def course(path: Path, result: ScanResult) -> Course:
-    """Return the course of the run whose log in `path` gave `result`."""
-    return Course(result.outline, result.signs, result.lines, result.reader(path))
 
 
 def _connections(proof: TransportLogReader, carried: Iterable[str]) -> tuple[Connection, ...]:
@@ -275,6 +198,19 @@ def _proof_subscription(reader: TransportLogReader) -> Subscription:
         reader.feed(line.text, line.number)
 
     return Subscription(reader.triggers, take, getattr(reader, "context", 0))
+
+
+class _Collector(Protocol):
+    @property
+    def triggers(self) -> Sequence[bytes]: ...
+
+    @property
+    def feed(self) -> Callable[[LogLine], None]: ...
+
+
+def _parsed(collector: _Collector) -> Subscription:
+    feed = collector.feed
+    return Subscription(collector.triggers, lambda line: feed(line.parsed))
 
 
 class _ParserAdapter:

@@ -12,11 +12,6 @@ from itertools import accumulate
 
 from pytest_hetgpu.model.lazy_regex import lazy
 
-LEAST_SIZE = 4 << 20
-"""Bytes of a log from which repeated lines are left out; a smaller one is read in full."""
-TAIL = 1 << 16
-"""Last bytes of a log, which are always read in full."""
-
 _FEWEST = 8
 _AROUND = 30
 _LONGEST = 1 << 14

@@ -11,16 +11,23 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pytest_hetgpu.analysis.logs.colours import ColouredBlock, without_colours
 from pytest_hetgpu.analysis.logs.line_index import LineIndex
 from pytest_hetgpu.analysis.logs.lines import parse_line, without_facts
 from pytest_hetgpu.analysis.logs.noise_filter import NoiseFilter
-from pytest_hetgpu.analysis.logs.repeats import LEAST_SIZE, TAIL, Repeats
 from pytest_hetgpu.extensions.signatures.base import LogLine
 from pytest_hetgpu.model.multi_pattern import MultiPatternMatcher
 
+if TYPE_CHECKING:
+    from pytest_hetgpu.analysis.logs.repeats import Repeats
+
 CHUNK = 1 << 20
+LEAST_SIZE = 4 << 20
+"""Bytes of a log from which repeated lines are left out; a smaller one is read in full."""
+IN_FULL = 1 << 16
+"""Last bytes of a log, which are always read in full."""
 LONGEST_LINE = 1 << 16
 TAIL_LINES = 40
 LONGEST_TAIL_LINE = 1000
@@ -93,7 +100,8 @@ class Scan:
         self._passed = 0
         self._given = 0
         self._left = 0
-        self._repeats = None if whole else Repeats(self._is_wanted)
+        self._whole = whole
+        self._repeats: Repeats | None = None
         self._is_dense = False
         self._number = 1
         self._read = 0
@@ -126,8 +134,10 @@ class Scan:
             return
         with log:
             self._left = os.fstat(log.fileno()).st_size
-            if self._repeats is not None and self._left < LEAST_SIZE:
-                self._repeats = None
+            if not self._whole and self._left >= LEAST_SIZE:
+                from pytest_hetgpu.analysis.logs.repeats import Repeats
+
+                self._repeats = Repeats(self._is_wanted)
             rest = b""
             while chunk := log.read(CHUNK):
                 rest = self._lines(rest, chunk)
@@ -162,7 +172,7 @@ class Scan:
         """Feed a block up to some hits, then its lines that are new, and the last bytes of the log in full."""
         size = len(block)
         at = self._in_full(block) if b"\x1b" not in block else 0
-        full = _line_start(block, at, size - max(0, TAIL - self._left)) if self._left < TAIL else size
+        full = _line_start(block, at, size - max(0, IN_FULL - self._left)) if self._left < IN_FULL else size
         for start, end in repeats.windows(block[:full], at) if at < full else ():
             self._leave_out(block, at, start)
             self._part(block[start:end])

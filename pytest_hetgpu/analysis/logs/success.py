@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pytest_hetgpu.analysis.logs import success_forms as forms
+from pytest_hetgpu.analysis.logs.candidates import Candidates
 from pytest_hetgpu.extensions.signatures.base import LogLine
 from pytest_hetgpu.model.lazy_regex import lazy
 
@@ -45,6 +46,8 @@ _FORMS = {
     Proof.WORDS: lazy("|".join(forms.WORDS)),
     Proof.FINALIZE: lazy("|".join(forms.FINALIZE)),
 }
+# Each report of tests has one of these words.
+_OF_TESTS = ("pass", "PASSED", "OK", " ok", "skipped", "deselected", "succe")
 _ALL = lazy(forms.ALL)
 _COUNTED = lazy(forms.COUNTED)
 _ROW = lazy(forms.ROW)
@@ -66,6 +69,15 @@ def sign_of_success(line: LogLine) -> Success | None:
     return None
 
 
+def passed_tests(line: LogLine) -> Success | None:
+    """Return the sign in a line if it is a report of tests that passed."""
+    text = line.text[:_LONGEST]
+    if not any(word in text for word in _OF_TESTS) or not _FORMS[Proof.TESTS].search(text):
+        return None
+    sign = sign_of_success(line)
+    return sign if sign and sign.proof is Proof.TESTS else None
+
+
 def _unfinished(text: str) -> bool:
     counted = _COUNTED.search(text)
     if counted is None:
@@ -84,9 +96,10 @@ class SuccessSigns:
 
     def __init__(self) -> None:
         self._found: deque[Success] = deque(maxlen=_MOST)
+        self._candidates = Candidates(self._search)
+        self.feed = self._candidates.add
 
-    def feed(self, line: LogLine) -> None:
-        """Take one line that holds a trigger."""
+    def _search(self, line: LogLine) -> None:
         found = sign_of_success(line)
         if found is not None:
             self._found.append(found)
@@ -94,7 +107,14 @@ class SuccessSigns:
     @property
     def found(self) -> Sequence[Success]:
         """Return the last signs, in the order of lines."""
+        self._candidates.search()
         return tuple(self._found)
+
+    @property
+    def tests(self) -> Success | None:
+        """The last report of tests that passed. No other kind of sign is searched."""
+        last = next(filter(None, map(passed_tests, reversed(self._candidates.lines))), None)
+        return last or next((sign for sign in reversed(self._found) if sign.proof is Proof.TESTS), None)
 
 
 def signs_at_end(lines: Sequence[LogLine]) -> Iterator[Success]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import stat
 import sys
 from collections.abc import Iterator
@@ -136,6 +135,8 @@ def _standard_input() -> IO[bytes]:
 @contextmanager
 def _copy_pipe(pipe: IO[bytes]) -> Iterator[Path]:
     with _temporary_file() as copy:
+        import shutil
+
         shutil.copyfileobj(pipe, copy)
         copy.flush()
         yield Path(copy.name)

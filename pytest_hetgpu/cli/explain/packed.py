@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -111,6 +110,8 @@ def _opened(kind: str, path: Path, name: str) -> AbstractContextManager[IO[bytes
 @contextmanager
 def _zstd(path: Path, name: str) -> Iterator[IO[bytes]]:
     """Open a zstd file by the program `zstd` or by Python 3.14."""
+    import shutil
+
     program = shutil.which("zstd") or shutil.which("zstdcat")
     if program:
         from pytest_hetgpu.extensions.runtimes.process.filter import output_of

@@ -7,12 +7,10 @@ The name of a variable marks its value as secret. Some such values cannot be sea
 from __future__ import annotations
 
 import base64
-import html
 import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
-from urllib.parse import quote, quote_plus
 
 from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.store.redaction.words import WORDS
@@ -77,6 +75,9 @@ def secrets_in_settings(tree: Any, is_secret_name: Any, is_secret_option: Any) -
 
 def printed_forms(value: str) -> set[str]:
     """Return each text that shows a value: unchanged, and as URLs, JSON, HTML, Python and shells write it."""
+    import html
+    from urllib.parse import quote, quote_plus
+
     found: set[str] = set()
     for part in {value, value.strip(), *_searchable_lines(value)}:
         if not is_distinctive(part):
