@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from pytest_hetgpu.analysis.logs.outline import Alarms, Attempts, progress_between
 from pytest_hetgpu.analysis.logs.success import Success
-from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, Priority
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, Phase, Priority
 from pytest_hetgpu.model.lazy_regex import lazy
 from pytest_hetgpu.model.verdict import Kind
 
@@ -21,8 +21,7 @@ Reader = Callable[[int, int], Sequence[LogLine]]
 _MOST_ASKED = 24
 _NEAR = 40
 _LONG_BEFORE = 1000
-# A launcher's words for the end of the other ranks (flux-shell's doom plugin).
-_DOOM = ("doom-", "rank-exited-and-exit-timeout")
+_BEFORE_RANKS = (Phase.SUBMITTED, Phase.STARTING)
 _BY_SIGNAL = lazy(r"\b(?:killed \(|received |got |caught )(?:signal )?(?:SIG(?:TERM|INT|HUP|KILL|USR\d)|15\b)")
 _APART = 5
 # A program's own exception about a communicator that is lost.
@@ -116,7 +115,11 @@ def _after_start(matches: Sequence[FailureMatch], course: Course) -> Sequence[Fa
 
 
 def _relayed_launch(match: FailureMatch) -> bool:
-    return match.signature.kind is Kind.LAUNCH_FAILURE and match.priority >= Priority.RELAYED
+    return _phase(match) in _BEFORE_RANKS and match.priority >= Priority.RELAYED
+
+
+def _phase(match: FailureMatch) -> Phase | None:
+    return match.phase or (Phase.STARTING if match.signature.kind is Kind.LAUNCH_FAILURE else None)
 
 
 def _survived(matches: Sequence[FailureMatch], course: Course) -> Sequence[FailureMatch]:
@@ -205,10 +208,10 @@ def _of_launcher(match: FailureMatch) -> bool:
 
 
 def _of_others(matches: Sequence[FailureMatch], _: Course) -> Sequence[FailureMatch]:
-    """Return a launcher's message that it ends the others, because one has ended, as a consequence."""
-    if all(match.signature.key.startswith(_DOOM) for match in matches if match.fatal):
+    """Return reports of an end that began elsewhere as consequences, if a failure shows where."""
+    if all(match.phase is Phase.FINISHING for match in matches if match.fatal):
         return matches
-    return [_consequence(match) if match.signature.key.startswith(_DOOM) else match for match in matches]
+    return [_consequence(match) if match.phase is Phase.FINISHING else match for match in matches]
 
 
 def _before_abort(matches: Sequence[FailureMatch], _: Course) -> Sequence[FailureMatch]:

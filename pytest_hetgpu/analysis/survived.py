@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pytest_hetgpu.analysis.logs.outline import progress_between
 from pytest_hetgpu.analysis.logs.success import Proof, Success
 from pytest_hetgpu.analysis.run_model import Course
-from pytest_hetgpu.extensions.signatures.base import FailureMatch, Priority
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, Phase, Priority
 from pytest_hetgpu.model.lazy_regex import lazy
 from pytest_hetgpu.model.verdict import Kind
 
@@ -65,7 +65,7 @@ def _last_job(events: Sequence[FailureMatch], course: Course) -> int:
 
     LSF appends a report to the output of each job in one file.
     """
-    ends = [match.signature.line for match in events if match.signature.primary_line.startswith("Exited with ")]
+    ends = [match.signature.line for match in events if match.phase is Phase.FINISHING]
     last = max((match.signature.line for match in events if match.fatal), default=0)
     if last not in ends:
         return 0

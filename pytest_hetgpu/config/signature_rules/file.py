@@ -58,6 +58,10 @@ class SignatureRuleShape(Shape):
     kind: FailureKind | None = None
     key: Annotated[Key | None, Field(description="WHAT@WHERE, with {group}s; a rule without one is harmless")] = None
     priority: Literal["cause", "relayed", "exit", "symptom", "unspecific", "stuck", "limit", "consequence"] = "cause"
+    phase: Annotated[
+        Literal["submitted", "starting", "connecting", "communicating", "finishing"] | None,
+        Field(description="phase of a run in which the text is printed"),
+    ] = None
     pattern: Annotated[Expression | None, Field(description="found in the line, as RE2 reads it")] = None
     then: Annotated[Expression | None, Field(description="found in one of the next lines")] = None
     within: Annotated[int, Field(ge=1, le=100, description="lines in which `then` is searched")] = 10

@@ -73,18 +73,34 @@ class Priority(enum.IntEnum):
     """A failure's effect on other ranks: a peer is gone, the launcher cleans up."""
 
 
+class Phase(enum.Enum):
+    """Phase of a run in which a text is printed."""
+
+    SUBMITTED = "submitted"
+    """A scheduler has the job."""
+    STARTING = "starting"
+    """A launcher starts the ranks."""
+    CONNECTING = "connecting"
+    """The ranks are up and initialise their libraries."""
+    COMMUNICATING = "communicating"
+    FINISHING = "finishing"
+    """An end that began elsewhere is carried out: a launcher ends the other ranks, a scheduler reports on its job."""
+
+
 @dataclass(frozen=True, slots=True, init=False)
 class FailureMatch:
     """One failure that a parser matched, and the process that the text names.
 
     A `fatal` match proves that the run failed: a handler's backtrace, an uncaught exception, a launcher's final report.
-    A run may survive an error that a library only logs. `weight` and `certain` are old names of `priority` and `fatal`.
+    A run may survive an error that a library only logs. `phase` is None if the text may be of any. `weight` and
+    `certain` are old names of `priority` and `fatal`.
     """
 
     signature: Signature
     priority: Priority = Priority.CAUSE
     process: Process | None = None
     fatal: bool = True
+    phase: Phase | None = None
 
     def __init__(  # noqa: PLR0913 - a field each
         self,
@@ -92,6 +108,7 @@ class FailureMatch:
         priority: Priority = Priority.CAUSE,
         process: Process | None = None,
         fatal: bool = True,
+        phase: Phase | None = None,
         *,
         weight: Priority | None = None,
         certain: bool | None = None,
@@ -100,6 +117,7 @@ class FailureMatch:
         object.__setattr__(self, "priority", priority if weight is None else weight)
         object.__setattr__(self, "process", process)
         object.__setattr__(self, "fatal", fatal if certain is None else certain)
+        object.__setattr__(self, "phase", phase)
 
     @property
     def weight(self) -> Priority:

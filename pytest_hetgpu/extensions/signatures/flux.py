@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, LogParser, Priority, slug, token
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, LogParser, Phase, Priority, slug, token
 from pytest_hetgpu.extensions.signatures.engine.exits import ExitReason, exit_by_code, exit_by_signal, signal_number
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.lazy_regex import lazy
@@ -39,6 +39,8 @@ _DOOMED = lazy(
 _ABORT = lazy(r"(?:PMI|MPI)_Abort(?::.*?\brank (?P<rank>\d+))?")
 _SHELL_DIED = lazy(r"shell rank (?P<rank>\d+) \(on (?P<host>[^()\s]+)\): (?P<how>\S.*)$")
 _NODE = lazy(r"node failure on (?P<host>\S+)|lost contact with job shell")
+# The doom plug-in ends the other ranks.
+_OTHERS = lazy(r"^doom: |\band exit-(?:timeout|on-error)\b")
 _NEVER = lazy(r"terminated before first barrier|start barrier timeout|exec error|start failed|failed to start")
 
 
@@ -184,7 +186,8 @@ class Flux(LogParser):
             ranks=() if rank is None else (rank,),
             hosts=(host,) if host else (),
         )
-        self._matches.append(FailureMatch(signature, reason.priority, fatal=fatal))
+        ends_others = Phase.FINISHING if _OTHERS.search(reason.detail or "") else None
+        self._matches.append(FailureMatch(signature, reason.priority, fatal=fatal, phase=ends_others))
 
 
 def _cancelled(match: FailureMatch) -> FailureMatch:

@@ -120,3 +120,33 @@ def test_editors_get_a_schema_that_the_files_fit() -> None:
     jsonschema.validate(yaml.safe_load(LICENCE), rule_schema())
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate({"rules": {"a": {"trigger": "some text"}}}, rule_schema())
+
+
+PHASES = """
+rules:
+  site-reports-end:
+    trigger: 'site: job ends'
+    key: end@site
+    phase: {phase}
+    example: 'site: job ends because a rank has ended'
+  site-bad-mesh:
+    trigger: 'mesh is broken'
+    key: mesh@site
+    example: the mesh is broken
+"""
+
+
+def test_a_report_of_an_end_that_began_elsewhere_is_no_cause(tmp_path: Path, write: Path) -> None:
+    text = "site: job ends because a rank has ended\nthe mesh is broken\n"
+    write.write_text(PHASES.format(phase="communicating"))
+    assert keys(tmp_path, text, write) == ["end@site", "mesh@site"]
+    signature_rules.cache_clear()
+    write.write_text(PHASES.format(phase="finishing"))
+    assert keys(tmp_path, text, write)[0] == "mesh@site"
+    assert keys(tmp_path, text.splitlines()[0], write) == ["end@site"]
+
+
+def test_a_phase_is_one_of_the_known_ones(write: Path) -> None:
+    write.write_text(PHASES.format(phase="ended"))
+    with pytest.raises(KnowledgeError, match=r"site-reports-end\.phase: unknown value 'ended' \(known: .*starting"):
+        read(write)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from pytest_hetgpu.extensions.signatures.base import Priority
+from pytest_hetgpu.extensions.signatures.base import Phase, Priority
 from pytest_hetgpu.model.lazy_regex import lazy
 from pytest_hetgpu.model.verdict import Kind
 
@@ -30,16 +30,17 @@ class _RuleFields(NamedTuple):
     detail: str | None
     fatal: bool
     id: str
+    phase: Phase | None
 
 
 class MatchRule(_RuleFields):
     """One row: a line with `trigger`, in which `pattern` (if given) is found, is a failure of `kind`.
 
     `then` is searched in the next `within` lines, for details that the first line lacks; the first line is quoted
-    unless `quote_then` is set. `fatal` is copied to the match. `key` is a template over the named groups of both and
-    over `trigger`, as a slug of its text; a missing group leaves no trace. `{group:slug}` takes a message, `{group}` a
-    name. Groups named signal, detail, library, function, entry, host or rank become fields of the signature. A number
-    in the group signal becomes the signal's name.
+    unless `quote_then` is set. `fatal` and `phase` are copied to the match. `key` is a template over the named groups
+    of both and over `trigger`, as a slug of its text; a missing group leaves no trace. `{group:slug}` takes a message,
+    `{group}` a name. Groups named signal, detail, library, function, entry, host or rank become fields of the
+    signature. A number in the group signal becomes the signal's name.
 
     A rule without a key marks harmless text. `weight` and `certain` are old names of `priority` and `fatal`.
     """
@@ -59,13 +60,14 @@ class MatchRule(_RuleFields):
         detail: str | None = None,
         fatal: bool = True,
         id: str = "",  # noqa: A002 - the name of the field
+        phase: Phase | None = None,
         *,
         weight: Priority | None = None,
         certain: bool | None = None,
     ) -> MatchRule:
         priority = priority if weight is None else weight
         fatal = fatal if certain is None else certain
-        row = (trigger, kind, key, priority, pattern, then, within, quote_then, detail, fatal, id)
+        row = (trigger, kind, key, priority, pattern, then, within, quote_then, detail, fatal, id, phase)
         return tuple.__new__(cls, row)  # as the class of the fields does, without another call
 
     @property
@@ -93,6 +95,7 @@ def rule_of(id: str, trigger: str, row: Mapping[str, Any], definitions: Mapping[
         row.get("detail"),
         row.get("fatal") != "false",
         id,
+        Phase(row["phase"]) if "phase" in row else None,
     )
 
 

@@ -214,7 +214,7 @@ class RuleParser(LogParser):
             ranks=() if rank is None else (rank,),
             hosts=(groups["host"],) if "host" in groups else (),
         )
-        return FailureMatch(signature, rule.priority, fatal=rule.fatal)
+        return FailureMatch(signature, rule.priority, fatal=rule.fatal, phase=rule.phase)
 
 
 def without(parser: type[LogParser], ids: frozenset[str]) -> type[LogParser]:
