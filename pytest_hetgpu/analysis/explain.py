@@ -47,9 +47,9 @@ class Explanation:
 
 def explain(log: Path, knowledge: KnownFailures, own: Sequence[MatchRule] = ()) -> Explanation:
     """Explain the log in the file `log`, also by rules of the user. Raise OSError if it cannot be read."""
-    result = scan_log(log, parsers=log_parsers(own))
+    result = scan_log(log, parsers=log_parsers(own), texts=knowledge.texts)
     found, over = _failures(log, result)
-    texts = find_texts(log, knowledge.texts if found else knowledge.harmless_texts)
+    texts = find_texts(log, knowledge.texts if found else knowledge.harmless_texts, result.parts)
     common = Explanation(
         outcome=Kind.UNKNOWN,
         noise=tuple(_quoted(log, noise, result) for noise in knowledge.harmless_texts_in(texts)),

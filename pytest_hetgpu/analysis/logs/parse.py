@@ -94,9 +94,13 @@ def _parsers(own: tuple[MatchRule, ...]) -> tuple[type[LogParser], ...]:
 
 
 def scan_log(
-    path: Path, *, proof: TransportLogReader | None = None, parsers: Sequence[LogParser] | None = None
+    path: Path,
+    *,
+    proof: TransportLogReader | None = None,
+    parsers: Sequence[LogParser] | None = None,
+    texts: Iterable[str] = (),
 ) -> ScanResult:
-    """Scan the log in `path` in one streaming pass.
+    """Scan the log in `path` in one streaming pass. `texts` are those that will be searched for in its `parts`.
 
     A log that is missing, empty, cut off, binary or of 1 GB gives a result, too; memory does not grow with its size.
     Raise OSError for an existing file that cannot be read.
@@ -110,7 +114,7 @@ def scan_log(
     subscriptions += [_proof_subscription(proof)] if proof else []
     subscriptions += [adapter.subscription for adapter in adapters]
     prefix = prefix_of(path)
-    scan = Scan(subscriptions, DEBUG_NOISE, prefix, whole=proof is not None)
+    scan = Scan(subscriptions, DEBUG_NOISE, prefix, whole=proof is not None, texts=map(str.encode, texts))
     scan.file(path)
     for adapter in adapters:
         adapter.finish()
@@ -128,6 +132,7 @@ def scan_log(
         early=signs,
         prefix=prefix,
         line_index=scan.line_index,
+        parts=scan.parts,
     )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -21,6 +21,7 @@ from pytest_hetgpu.extensions.signatures.base import LogLine
 from pytest_hetgpu.model.multi_pattern import MultiPatternMatcher
 
 if TYPE_CHECKING:
+    from pytest_hetgpu.analysis.logs.quiet_blocks import QuietBlocks
     from pytest_hetgpu.analysis.logs.repeats import Repeats
 
 CHUNK = 1 << 20
@@ -79,7 +80,7 @@ class Scan:
 
     A line with one of the words `noise` is passed to no subscription. A long block of such lines also ends every
     context. `prefix` is taken off each line that is parsed. Unless `whole` is set, a large log is read without most of
-    its repeated lines (`repeats`).
+    its repeated lines (`repeats`). Blocks without a trigger and without one of `texts` are passed over.
     """
 
     def __init__(
@@ -89,6 +90,7 @@ class Scan:
         prefix: re.Pattern[str] | None = None,
         *,
         whole: bool = True,
+        texts: Iterable[bytes] = (),
     ) -> None:
         self._prefix = prefix
         self._subscriptions = subscriptions
@@ -102,6 +104,8 @@ class Scan:
         self._left = 0
         self._whole = whole
         self._repeats: Repeats | None = None
+        self._texts = texts
+        self._quiet: QuietBlocks | None = None
         self._is_dense = False
         self._number = 1
         self._read = 0
@@ -113,6 +117,11 @@ class Scan:
     def lines(self) -> int:
         """Number of lines; a last one without an end counts."""
         return self._number - (without_colours(self._tail)[-1:] in (b"\n", b""))
+
+    @property
+    def parts(self) -> Sequence[tuple[int, int]] | None:
+        """Ranges of bytes outside of which there is neither a trigger nor a text; None if that is not known."""
+        return self._quiet.parts(self._read) if self._quiet is not None else None
 
     @property
     def head(self) -> tuple[str, ...]:
@@ -135,9 +144,11 @@ class Scan:
         with log:
             self._left = os.fstat(log.fileno()).st_size
             if not self._whole and self._left >= LEAST_SIZE:
+                from pytest_hetgpu.analysis.logs.quiet_blocks import QuietBlocks
                 from pytest_hetgpu.analysis.logs.repeats import Repeats
 
                 self._repeats = Repeats(self._is_wanted)
+                self._quiet = QuietBlocks((*self._matcher.words, *self._texts))
             rest = b""
             while chunk := log.read(CHUNK):
                 rest = self._lines(rest, chunk)
@@ -158,7 +169,9 @@ class Scan:
         self._left -= len(block)
         self.line_index.add(self._number, self._read)
         self._read += len(block)
-        if self._repeats is None:
+        if self._quiet is not None and not self._pending and self._quiet.is_quiet(block, self._read - len(block)):
+            self._number += block.count(b"\n")
+        elif self._repeats is None:
             coloured = ColouredBlock(block)
             block = coloured.plain
             self._feed(coloured, 0, len(block))

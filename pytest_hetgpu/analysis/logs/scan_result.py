@@ -24,6 +24,7 @@ class ScanResult:
     """Result of one pass over a log; `matches` are in the order of parsers, not yet by priority.
 
     `failed` describes exceptions of parsers, `early` are the signs of success with triggers.
+    Outside of the ranges of bytes `parts` the log holds none of the texts that were searched for.
     """
 
     records: Records
@@ -39,6 +40,7 @@ class ScanResult:
     early: SuccessSigns = field(default_factory=SuccessSigns)
     prefix: re.Pattern[str] | None = None
     line_index: LineIndex | None = None
+    parts: Sequence[tuple[int, int]] | None = None
 
     @cached_property
     def ends(self) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from io import FileIO
 from pathlib import Path
 
@@ -16,16 +16,17 @@ from pytest_hetgpu.extensions.signatures.base import LogLine
 from pytest_hetgpu.model.multi_pattern import any_of
 
 
-def find_texts(path: Path, wanted: Iterable[str]) -> Mapping[str, int]:
+def find_texts(path: Path, wanted: Iterable[str], parts: Sequence[tuple[int, int]] | None = None) -> Mapping[str, int]:
     """Return the first line number, from 1, of each text that the log holds.
 
-    Texts hold no line ends and have at most 1000 bytes. A missing log holds none. Raise OSError if the log cannot be
-    read. A text that was found is not searched again, so that frequent texts cost no more than rare ones.
+    `parts` are ranges of bytes outside of which the log is known to hold none; None means the whole log. Texts hold no
+    line ends and have at most 1000 bytes. A missing log holds none. Raise OSError if the log cannot be read. A text
+    that was found is not searched again, so that frequent texts cost no more than rare ones.
     """
     missing = {text.encode(): text for text in wanted if text}
     try:
         with path.open("rb", buffering=0) as log:
-            return _Search(missing, log).found()
+            return _Search(missing, log).found(((0, None),) if parts is None else parts)
     except FileNotFoundError:
         return {}
 
@@ -97,13 +98,15 @@ class _Search:
         self._ends = _Ends(log)
         self._found: dict[str, int] = {}
 
-    def found(self) -> Mapping[str, int]:
-        """Return the line numbers of the texts that were found."""
-        kept, read = b"", 0
-        while self._missing and (chunk := self._log.read(CHUNK)):
-            kept = self._through(kept, chunk, read)
-            read += len(chunk)
-        self._through(kept, b"", read)
+    def found(self, parts: Iterable[tuple[int, int | None]]) -> Mapping[str, int]:
+        """Return the line numbers of the texts that were found in ranges of bytes; None is the end of the log."""
+        for start, end in parts:
+            self._log.seek(start)
+            kept, read = b"", start
+            while self._missing and (chunk := self._log.read(CHUNK if end is None else min(CHUNK, end - read))):
+                kept = self._through(kept, chunk, read)
+                read += len(chunk)
+            self._through(kept, b"", read)
         return self._found
 
     def _through(self, kept: bytes, chunk: bytes, start: int) -> bytes:
