@@ -62,7 +62,7 @@ export HETGPU_LEDGERS
 start_engine() {
   say "a container engine, sshd, and the base images"
   install dockerd=docker.io mmdebstrap=mmdebstrap chromium=chromium cc="gcc" /usr/sbin/sshd=openssh-server \
-    ssh=openssh-client iptables=iptables ip=iproute2 slurmctld=slurm-wlm munged=munge
+    ssh=openssh-client iptables=iptables ip=iproute2 slurmctld=slurm-wlm munged=munge gdb=gdb
   # Neither package has a program of its own.
   if ! dpkg -s libc6-dev libpmix2 >/dev/null 2>&1; then
     apt-get update -qq

@@ -79,7 +79,7 @@ class Local(Runtime):
                 returncode = tree.clear(self.grace)
                 full = _full_places(own) if returncode != 0 else ()
                 segments.clear()
-            frameless = _read_cores(own, file) if returncode != 0 and interrupted is None else ""
+            frameless = _read_cores(own, file, output) if returncode != 0 and interrupted is None else ""
         return RunResult(
             argv=command.argv,
             returncode=returncode,
@@ -156,11 +156,11 @@ def _full_places(own: Mapping[str, str]) -> tuple[str, ...]:
     return cores.full_places(own)
 
 
-def _read_cores(own: Mapping[str, str], output: int) -> str:
+def _read_cores(own: Mapping[str, str], output: int, log: Path) -> str:
     """Append the core files of a failed job to its output; return why there are none."""
     from pytest_hetgpu.extensions.runtimes.process import cores
 
-    return cores.report(own, output)
+    return cores.report(own, output, log)
 
 
 def _content(path: str) -> bytes | None:

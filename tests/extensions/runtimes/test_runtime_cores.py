@@ -110,6 +110,15 @@ def test_a_crash_has_a_frame(readable: None, tmp_path: Path) -> None:
     assert not Path(folder).exists()
 
 
+@pytest.mark.parametrize("handler", ["[n1:%05d] [ 0] /lib/libc.so.6(+0x1)[0x2]", "==== backtrace (tid:%7d) ===="])
+def test_a_backtrace_of_the_process_in_the_log_is_enough(readable: None, tmp_path: Path, handler: str) -> None:
+    crash = "ctypes.memset(8, 0, 8)\n"
+    why, output = run(tmp_path, f"print({handler!r} % os.getpid(), flush=True)\n{crash}")
+    assert (why, len(output.read_text().splitlines())) == ("", 1)
+    why, output = run(tmp_path, f"print({handler!r} % (os.getpid() + 1), flush=True)\n{crash}")
+    assert (why, "hetgpu: core: " in output.read_text()) == ("", True)
+
+
 def test_a_program_that_fails_otherwise_says_why_there_is_no_frame(readable: None, tmp_path: Path) -> None:
     why, output = run(tmp_path, "sys.exit(3)\n")
     assert why == "no process of the job wrote a core file"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -20,6 +21,8 @@ FOLDER = "crashes"
 _PATTERN = Path("/proc/sys/kernel/core_pattern")
 _MOST = 2  # core files that are read; the first ones tell why the job ended
 _MOST_FRAMES = 40
+_TAIL = 1 << 20  # bytes in which the backtraces of a job are
+_BACKTRACE = re.compile(rb":0*(\d+)\] \[ 0\] |^==== backtrace \(tid: *(\d+)\)", re.MULTILINE)
 _PATIENCE = 20.0  # seconds for gdb
 _QUIET = ("-nx", "-batch", "-iex", "set debuginfod enabled off", "-iex", "set auto-load no")
 _WORDS = ("-ex", "set width 0", "-ex", "set print frame-arguments none", "-ex", f"bt {_MOST_FRAMES}")
@@ -41,17 +44,20 @@ def obstacle(pattern: Path = _PATTERN) -> str:
     return "" if shutil.which("gdb") else "gdb is not installed"
 
 
-def report(own: Mapping[str, str], output: int) -> str:
+def report(own: Mapping[str, str], output: int, log: Path) -> str:
     """Append a summary of the job's core files to the file descriptor `output`, and delete them.
 
-    Return why there is none: "" if at least one was read.
+    `log` is the file that gets the output. A process whose backtrace is in its last part needs no summary.
+    Return why there is none: "" if at least one was read, or if no process needs one.
     """
     if "TMPDIR" not in own:
         return "the job had no temporary folder"
     found = sorted(_files(Path(own["TMPDIR"], FOLDER)), key=lambda file: file.stat().st_mtime_ns)
+    shown = _pids_with_backtrace(log) if found else frozenset()
+    wanted = [file for file in found if file.parent.name not in shown]
     lines: list[str] = []
     for file in found:
-        if len(lines) < _MOST:
+        if file in wanted[:_MOST]:
             lines += ["\n".join(_lines(file))]
         with suppress(OSError):
             file.unlink()
@@ -59,7 +65,17 @@ def report(own: Mapping[str, str], output: int) -> str:
     if whole:
         with suppress(OSError):
             os.write(output, ("\n" + "\n".join(whole) + "\n").encode(errors="replace"))
-    return "" if whole else obstacle() or ("gdb could not read the core file" if found else _NO_FILE)
+    if whole or (found and not wanted):
+        return ""
+    return obstacle() or ("gdb could not read the core file" if found else _NO_FILE)
+
+
+def _pids_with_backtrace(log: Path) -> frozenset[str]:
+    """Return the pids of processes whose handler printed frames, as Open MPI's `[n1:4711] [ 0] ` does."""
+    with suppress(OSError), log.open("rb") as text:
+        text.seek(-min(_TAIL, log.stat().st_size), os.SEEK_END)
+        return frozenset((ompi or ucx).decode() for ompi, ucx in _BACKTRACE.findall(text.read(_TAIL)))
+    return frozenset()
 
 
 def full_places(own: Mapping[str, str]) -> tuple[str, ...]:
