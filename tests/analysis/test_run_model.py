@@ -138,6 +138,21 @@ def test_ranks_that_made_progress_have_not_failed_to_launch(read: Read) -> None:
     assert found.signature.key == "ValueError@train.py!step"
 
 
+def test_a_scheduler_s_report_of_a_limit_shows_no_rank(read: Read) -> None:
+    words = "opal_os_dirpath_create: Error: Unable to create the sub-directory"
+    failed = f"[n1:11816] {words} (/tmp/o/0) of (/tmp/o/0/2), mkdir failed [28]"
+    found = read(failed, "=>> PBS: job killed: walltime 617 exceeded limit 600", "mpirun: killing job...")
+    assert found.signature is not None
+    assert (found.outcome.value, found.signature.key) == ("launch_failure", "no-session-directory@openmpi")
+
+
+def test_a_module_that_cannot_be_loaded_is_no_cause_of_a_later_crash(read: Read) -> None:
+    lmod = 'Lmod has detected the following error: Cannot load module "a/1"'
+    found = read(lmod, *[""] * 9, STEPS, "srun: error: n1: task 0: Segmentation fault")
+    assert found.signature is not None
+    assert (found.signature.key, found.others[-1].key) == ("SIGSEGV", "failed@lmod")
+
+
 def test_two_banners_of_an_abort_that_are_interleaved(read: Read) -> None:
     said = [f"MPI_ABORT was invoked on rank {rank} in communicator MPI_COMM_WORLD" for rank in (0, 1)]
     banner = (RULE, RULE, *said, "with errorcode 3.", "with errorcode 3.", RULE, RULE)

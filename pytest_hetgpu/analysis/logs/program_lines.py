@@ -76,7 +76,7 @@ _NOT_THE_PROGRAMS = lazy(
             r"^\s*(?:real|user|sys)\s+\d",
             _STATUS,
             r"(?i:^\W{0,4}(?:end|stop|finish)\w* (?:time|at|date)\b)",
-            r"^=+\s+BAD TERMINATION|^=   ",
+            r"^=+\s+BAD TERMINATION|^=   |^=>> PBS: ",
         )
     )
 )

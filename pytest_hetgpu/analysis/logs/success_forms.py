@@ -56,6 +56,7 @@ WORDS = (
     # The time taken, and rates, which a program prints last.
     rf"(?i:\b{_CLOCK}[ _-]?(?:wall |run |elapsed |clock |cpu |execution )?time\b.{{0,60}}\d)",
     r"^\W{0,8}(?!(?i:end|start|begin))[A-Za-z]\w*(?: \w+)? time\s*[:=]\s*[\d.]+\s*\w{0,7}\s*$",
+    r"(?i:^\W{0,8}(?:\w+ )?time \((?:s|m?secs?|m?seconds)\)\s*[:=]\s*\d)",
     r"(?i:\b(?:runtime|elapsed|duration|throughput|(?:samples|tokens|images|steps)(?:/| per )s(?:ec\w*)?)\b\W{0,4}\d)",
     r"\b[Tt]ime to \w+\b.{0,20}\d",
     r"^\s*(?:[GM]?FLOP\w*(?:/s)?|Mop/s total|[MG]B/s)\b.*\d",

@@ -71,7 +71,7 @@ def report(own: Mapping[str, str], output: int, log: Path) -> str:
 
 
 def _pids_with_backtrace(log: Path) -> frozenset[str]:
-    """Return the pids of processes whose handler printed frames, as Open MPI's `[n1:4711] [ 0] ` does."""
+    """Return the pids of processes whose handler printed frames: `[n1:4711] [ 0] ` or `backtrace (tid: 4711)`."""
     with suppress(OSError), log.open("rb") as text:
         text.seek(-min(_TAIL, log.stat().st_size), os.SEEK_END)
         return frozenset((ompi or ucx).decode() for ompi, ucx in _BACKTRACE.findall(text.read(_TAIL)))
