@@ -20,10 +20,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import psutil
+import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 SEED = "HETGPU_FAULT_SEED"
 TOKEN = "HETGPU_FAULT_TOKEN"
+AT_NIGHT = pytest.mark.nightly(reason="`workers` does the same and more; `.ci/nightly faults` repeats both")
 CLEARED = 30.0
 """Seconds that a run's things may outlast it."""
 PATIENCE = 100.0

@@ -19,6 +19,7 @@ from tests.real.nodes_here import docker
 
 pytestmark = [pytest.mark.real, pytest.mark.beside, pytest.mark.usefixtures("engine")]
 
+AWAY_LONG = pytest.mark.nightly(reason="waits for an engine to come back; `.ci/nightly faults` repeats it")
 IMAGE = ROOT / "containers" / "cpu-ompi5"
 
 
@@ -74,6 +75,7 @@ def no_cell_is_lost(session: Session, *met: str) -> None:
         assert f"flaky    {cell}" in session.said()
 
 
+@AWAY_LONG
 def test_the_engine_is_stopped(fault: Fault, own_engine: OwnEngine) -> None:
     """The Docker daemon is stopped, and started again after the run."""
     session = over_it(fault, own_engine, HETGPU_ENGINE_TIMEOUT="2")
@@ -90,6 +92,7 @@ def test_the_engine_is_stopped(fault: Fault, own_engine: OwnEngine) -> None:
     fault.checked(session, cell)
 
 
+@AWAY_LONG
 def test_the_engine_is_restarted(fault: Fault, own_engine: OwnEngine) -> None:
     """The Docker daemon is restarted, and is away for 3 s."""
     session = over_it(fault, own_engine)
@@ -104,6 +107,7 @@ def test_the_engine_is_restarted(fault: Fault, own_engine: OwnEngine) -> None:
     fault.checked(session, cell)
 
 
+@AWAY_LONG
 def test_the_engine_is_killed(fault: Fault, own_engine: OwnEngine) -> None:
     """`kill -9` of the Docker daemon under two workers, which is started again after 3 s."""
     session = over_it(fault, own_engine, "-n", "2")

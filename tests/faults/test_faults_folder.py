@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 
 from tests.faults.conftest import Fault
-from tests.faults.harness import Session, local, meetings
+from tests.faults.harness import AT_NIGHT, Session, local, meetings
 
 pytestmark = [pytest.mark.real, pytest.mark.beside]
 
 UNREPORTED = 3
-BOTH = pytest.mark.parametrize("options", [(), ("-n", "2")], ids=["alone", "workers"])
+BOTH = pytest.mark.parametrize(
+    "options", [pytest.param((), id="alone", marks=AT_NIGHT), pytest.param(("-n", "2"), id="workers")]
+)
 
 
 def begun(fault: Fault, options: tuple[str, ...], lacking: Callable[[str, str], None]) -> tuple[Session, Path]:

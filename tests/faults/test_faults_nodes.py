@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from tests.faults.conftest import Fault
-from tests.faults.harness import GROWING, MEETING, Session, command, containers, meetings
+from tests.faults.harness import AT_NIGHT, GROWING, MEETING, Session, command, containers, meetings
 
 pytestmark = [pytest.mark.real, pytest.mark.beside, pytest.mark.usefixtures("engine")]
 
@@ -98,7 +98,9 @@ def test_out_of_memory(fault: Fault) -> None:
     fault.checked(session, cell)
 
 
-@pytest.mark.parametrize("options", [(), ("-n", "2")], ids=["alone", "workers"])
+@pytest.mark.parametrize(
+    "options", [pytest.param((), id="alone", marks=AT_NIGHT), pytest.param(("-n", "2"), id="workers")]
+)
 def test_pytest_is_killed_over_containers(fault: Fault, options: tuple[str, ...]) -> None:
     """`kill -9` of pytest over containers."""
     session = fault.at(containers(meetings(4, 0.3))).start(*options)

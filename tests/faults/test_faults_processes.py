@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from tests.faults.conftest import Fault
-from tests.faults.harness import Session, local, meetings
+from tests.faults.harness import AT_NIGHT, Session, local, meetings
 
 pytestmark = [pytest.mark.real, pytest.mark.beside]
 
@@ -20,7 +20,7 @@ ALONE, TWO = (), ("-n", "2")
 Workers = tuple[str, ...]
 
 
-@pytest.fixture(params=[ALONE, TWO], ids=["alone", "workers"])
+@pytest.fixture(params=[pytest.param(ALONE, id="alone", marks=AT_NIGHT), pytest.param(TWO, id="workers")])
 def workers(request: pytest.FixtureRequest, lacking: Callable[[str, str], None]) -> Workers:
     """Without pytest-xdist, and with two workers."""
     if request.param and importlib.util.find_spec("xdist") is None:

@@ -51,7 +51,15 @@ def properties(path: Path) -> dict[str, dict[str, str]]:
     }
 
 
-@pytest.mark.parametrize("arguments", [("-p", "no:xdist"), ("-n2",)], ids=["plain", "n2"])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param(
+            ("-p", "no:xdist"), id="plain", marks=pytest.mark.nightly(reason="CI runs this matrix without xdist, too")
+        ),
+        pytest.param(("-n2",), id="n2"),
+    ],
+)
 def test_smoke_matrix(
     run: Callable[..., dict[str, dict[str, str]]], arguments: tuple[str, ...], lacking: Callable[[str, str], None]
 ) -> None:
