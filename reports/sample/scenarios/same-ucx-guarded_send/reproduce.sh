@@ -10,8 +10,8 @@ clean() {
   docker rm -f hetgpu-containers-same-node1 >/dev/null 2>&1
   docker network rm hetgpu-containers-same >/dev/null 2>&1
 }
-trap clean EXIT
 trap 'exit 130' INT TERM HUP
+trap clean EXIT
 docker build -t hetgpu/cpu-ompi5:9aa80bdfc7a8 --build-arg BASE=hetgpu-base:bookworm --network host images/cpu-ompi5
 docker network create hetgpu-containers-same
 docker run -d --rm --init --name hetgpu-containers-same-node0 --hostname node0 --network hetgpu-containers-same --network-alias node0 --entrypoint sleep hetgpu/cpu-ompi5:9aa80bdfc7a8 infinity
