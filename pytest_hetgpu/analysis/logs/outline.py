@@ -31,7 +31,8 @@ _OPTION = lazy(
     r"(?i:re-?tr\w+\s*[=:]|max\w*[ _-]?(?:re-?tr|restart|attempt)|--?\w*(?:retry|restart)|\bretry (?:limit|count))"
 )
 _ABOUT_START = lazy(
-    r"(?i:\b(?:error|fail\w*|abort\w*|launch\w*|unable|attempting|could not|cannot|lost|warn\w*|exit\w*|fatal|killed|exceeded)\b)"
+    r"(?i:\b(?:error|fail\w*|abort\w*|launch\w*|unable|attempting|could not|cannot|lost|warn\w*|exit\w*|fatal"
+    r"|killed|exceeded)\b)"
 )
 _FRAME = lazy(r'^\s+File "')
 # Open MPI's help texts (opal/util/show_help.c).
