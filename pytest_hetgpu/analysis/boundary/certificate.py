@@ -26,8 +26,9 @@ class Gap:
 def gaps(space: Space, seen: Observations, term: Term) -> list[Gap]:
     """Return what is left to be seen of a term; none if it is established.
 
-    Every literal needs a passing neighbour for each other value of its axis: a cell for which all other literals hold. A threshold needs both sides of its step and the far ends. All
-    other axes vary among the failing cells, of which there are three, or all.
+    Every literal needs a passing neighbour for each other value of its axis: a cell for which all other literals hold.
+    A threshold needs both sides of its step and the far ends. All other axes vary among the failing cells, of which
+    there are three, or all.
     """
     inside = seen.failing & term.mask
     found = [gap for one in term.literals for gap in _of_literal(space, seen, term, one)]

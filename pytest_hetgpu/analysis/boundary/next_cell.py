@@ -20,13 +20,13 @@ def next_cell(space: Space, seen: Observations, terms: Sequence[Term], may_run: 
     left = seen
     for term in terms:
         seed = next(places(left.failing & term.mask), None)
-        if seed is not None and (cell := _for_term(space, left, term, seed, may_run)) is not None:
+        if seed is not None and (cell := _for_seed(space, left, seed, may_run)) is not None:
             return cell
         left = without(left, term.mask)
     return None
 
 
-def _for_term(space: Space, seen: Observations, term: Term, seed: int, may_run: int) -> int | None:
+def _for_seed(space: Space, seen: Observations, seed: int, may_run: int) -> int | None:
     rivals = weighed(hypotheses(space, seen, seed))
     best, weight = rivals[0]
     if weight < _SURE and (groups := _parted(rivals, may_run)):
@@ -47,7 +47,7 @@ def weighed(found: Sequence[Term]) -> list[tuple[Term, float]]:
 
 
 def _parted(rivals: Sequence[tuple[Term, float]], cells: int) -> list[tuple[float, int]]:
-    """Return sets of cells that are inside the same hypotheses, each with the information in the run of one, in nats."""
+    """Return sets of cells that are inside the same hypotheses, with the information in a run of one, in nats."""
     groups = [(cells, 0.0)]
     for term, weight in rivals:
         groups = [

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from functools import reduce
+from operator import and_
 
 from pytest_hetgpu.analysis.boundary.observations import Observations
 from pytest_hetgpu.analysis.boundary.space import Candidate, Space, places
@@ -93,6 +94,12 @@ def _seeds(failing: int) -> Sequence[int]:
     return cells[::step][:_MOST_SEEDS]
 
 
-def pairs(terms: Sequence[Term]) -> Iterator[tuple[Term, Term]]:
-    """Yield each pair of terms."""
-    yield from combinations(terms, 2)
+def joined(one: Term, other: Term) -> Term:
+    """Return the conjunction of two terms, without literals that follow from the others."""
+    mask = one.mask & other.mask
+    literals = list(dict.fromkeys((*one.literals, *other.literals)))
+    for literal in tuple(literals):
+        rest = [each.mask for each in literals if each is not literal]
+        if rest and reduce(and_, rest) == mask:
+            literals.remove(literal)
+    return Term(tuple(literals), mask, other.score)

@@ -6,9 +6,10 @@ A set of cells is an int with bit i for cell i.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import or_
 
 
 class Relation(enum.Enum):
@@ -83,11 +84,11 @@ class Space:
             wanted = values[: values.index(first) + 1]
         else:
             wanted = [value for value in literal.values if value in masks]
-        return _union(masks[value] for value in wanted)
+        return union(masks[value] for value in wanted)
 
     def having(self, name: str) -> int:
         """Return the cells that have any value on an axis, or any value of a fact."""
-        return _union(self.masks.get(name, {}).values())
+        return union(self.masks.get(name, {}).values())
 
     def true_of(self, cell: int, failing: int, seen: int) -> list[Candidate]:
         """Return literals that hold for a cell and not for all; those that hold for the same cells are aliases.
@@ -137,8 +138,6 @@ def places(mask: int) -> Iterator[int]:
         mask ^= low
 
 
-def _union(masks: Iterator[int] | Sequence[int]) -> int:
-    result = 0
-    for mask in masks:
-        result |= mask
-    return result
+def union(masks: Iterable[int]) -> int:
+    """Return the cells of any of several sets."""
+    return reduce(or_, masks, 0)
