@@ -9,12 +9,20 @@ from functools import reduce
 from operator import and_
 
 from pytest_hetgpu.analysis.boundary.observations import Observations
-from pytest_hetgpu.analysis.boundary.space import Candidate, Space, places
+from pytest_hetgpu.analysis.boundary.space import Candidate, Relation, Space, places
 
 DEEPEST = 3
 MOST_TERMS = 3
 _MOST_SEEDS = 5
 _MOST_KEPT = 400
+# Of conditions of one length, an equality is the plainer one.
+_ODD = {
+    Relation.EQUAL: 0.0,
+    Relation.AT_LEAST: 0.1,
+    Relation.AT_MOST: 0.1,
+    Relation.ONE_OF: 0.2,
+    Relation.NOT: 0.3,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +68,7 @@ def hypotheses(space: Space, seen: Observations, seed: int, deepest: int = DEEPE
         outside = (seen.failing & ~mask).bit_count()
         # A failing cell outside needs a further term.
         cost = price * (len(literals) + min(3, outside) + bool(outside))
+        cost += sum(_ODD[one.literal.relation] for one in literals)
         term = Term(literals, mask, seen.evidence(mask) - cost)
         if mask not in best or best[mask].score < term.score:
             best[mask] = term
