@@ -21,11 +21,11 @@ _VERSION = re.compile(r"\d{1,6}(?:\.\d{1,6}){1,3}")
 
 @dataclass(frozen=True, slots=True)
 class RanCell:
-    """An allowed cell: its values on the axes, the facts of its run, and its outcome; None if it was not run."""
+    """An allowed cell: its values on the axes, the facts of its runs, and the outcomes of those."""
 
     values: Mapping[str, str]
     facts: Mapping[str, str] = field(default_factory=dict)
-    outcome: Outcome | None = None
+    outcomes: Sequence[Outcome] = ()
 
 
 def space_of(cells: Sequence[RanCell]) -> Space:
@@ -46,7 +46,7 @@ _Rule = tuple[tuple[str, ...], Mapping[tuple[str | None, ...], str]]
 
 def _follows(name: str, cells: Sequence[RanCell], axes: Sequence[str]) -> _Rule | None:
     """Return the axes that determine a fact, and its values by theirs; None if no two axes do, or if all are equal."""
-    ran = [cell for cell in cells if cell.outcome is not None and cell.facts]
+    ran = [cell for cell in cells if cell.facts]
     for count in (1, 2):
         for some in combinations(axes, count):
             values: dict[tuple[str | None, ...], str] = {}
@@ -89,7 +89,7 @@ def _rank(value: str) -> tuple[int, ...]:
 
 def runs_of(cells: Sequence[RanCell]) -> Runs:
     """Return the runs that show something, by the place of their cell."""
-    found = {place: tuple(_runs(cell.outcome)) for place, cell in enumerate(cells) if cell.outcome is not None}
+    found = {place: tuple(run for one in cell.outcomes for run in _runs(one)) for place, cell in enumerate(cells)}
     return {place: runs for place, runs in found.items() if runs}
 
 
