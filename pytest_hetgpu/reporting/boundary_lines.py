@@ -65,7 +65,7 @@ def _required(found: Summary) -> Iterator[str]:
 
 
 def _part(several: Sequence[Required], words: str, *, alone: bool) -> str:
-    values = [value for one in several for value in one.values]
+    values = list(dict.fromkeys(value for one in several for value in one.values))
     keys = dict.fromkeys(key for one in several for key in one.shown if key not in (PASSES, NOT_RUN))
     named = f" ({next(iter(keys))})" if len(keys) == 1 else ""
     verb = words.format(s="s", es="es") if len(values) == 1 else words.format(s="", es="")

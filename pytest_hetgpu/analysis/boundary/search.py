@@ -66,8 +66,8 @@ def hypotheses(space: Space, seen: Observations, seed: int, deepest: int = DEEPE
     best: dict[int, Term] = {}
     for literals, mask in _conjunctions(found, space.everything, seen, deepest):
         outside = (seen.failing & ~mask).bit_count()
-        # A failing cell outside needs a further term.
-        cost = price * (len(literals) + min(3, outside) + bool(outside))
+        # Failing cells outside need further terms.
+        cost = price * (len(literals) + (1 + math.log2(1 + outside) if outside else 0))
         cost += sum(_ODD[one.literal.relation] for one in literals)
         term = Term(literals, mask, seen.evidence(mask) - cost)
         if mask not in best or best[mask].score < term.score:
