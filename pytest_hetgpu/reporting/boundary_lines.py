@@ -30,16 +30,17 @@ def where(found: Summary) -> str:
         aliases.setdefault(one, []).append(literal_text(alias))
 
     def text(one: Literal) -> str:
-        same = aliases.get(one)
-        return f"{literal_text(one)} (i.e. {', '.join(same)})" if same else literal_text(one)
+        same, rest = aliases.get(one), found.left_out.get(one)
+        mine = f"{one.axis}=all but {_listed(rest)}" if rest else literal_text(one)
+        return f"{mine} (i.e. {', '.join(same)})" if same else mine
 
     return ", or ".join(" and ".join(map(text, term)) or "everywhere" for term in found.terms)
 
 
 def literal_text(one: Literal) -> str:
-    """Return a literal as a matrix writes it: `size >= 16K`, `transport=a or b`, `transport is not ob1`."""
+    """Return a literal as a matrix writes it: `size >= 16K`, `transport=a or b`, `transport=all but ob1`."""
     if one.relation is Relation.NOT:
-        return f"{one.axis} is not {one.values[0]}"
+        return f"{one.axis}=all but {one.values[0]}"
     if one.relation is Relation.ONE_OF:
         return f"{one.axis}={' or '.join(one.values)}"
     space = "" if one.relation is Relation.EQUAL else " "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_hetgpu.analysis.boundary.condition import Condition, Ran, Runs
@@ -44,6 +44,8 @@ class Summary:
     support: Support
     required: tuple[Required, ...]
     no_effect: tuple[tuple[str, tuple[str, ...]], ...]
+    #: the values that a literal leaves out, if it takes more than half of its axis
+    left_out: Mapping[Literal, tuple[str, ...]]
 
 
 PASSES, NOT_RUN = "passes", "not run"
@@ -70,7 +72,17 @@ def summary(space: Space, runs: Runs, condition: Condition) -> Summary:
         support,
         tuple(line for term in found.terms for one in term.literals for line in _required(space, runs, term, one)),
         tuple(_no_effect(space, found.terms, failing)),
+        {literal: rest for literal in literals if (rest := _left_out(space, literal))},
     )
+
+
+def _left_out(space: Space, literal: Literal) -> tuple[str, ...]:
+    values = list(space.masks[literal.axis])
+    if literal.relation is Relation.NOT:
+        return literal.values
+    if literal.relation is Relation.ONE_OF and 2 * len(literal.values) > len(values):
+        return tuple(value for value in values if value not in literal.values)
+    return ()
 
 
 def _required(space: Space, runs: Runs, term: Term, one: Candidate) -> Iterator[Required]:
