@@ -1,13 +1,17 @@
-"""The conditions of the failures of runs, by matrix."""
+"""The conditions of the failures of runs, by matrix: as facts, as a section of the summary, and as `boundary.json`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from pytest_hetgpu.analysis.boundary.condition import against_passes, conditions, judged
 from pytest_hetgpu.analysis.boundary.runs import RanCell, runs_of, space_of
+from pytest_hetgpu.analysis.boundary.space import Literal
 from pytest_hetgpu.analysis.boundary.summary import Summary, summary
 from pytest_hetgpu.model.verdict import Kind
+from pytest_hetgpu.reporting.boundary_lines import boundary_lines, where
 from pytest_hetgpu.store.cells import NEVER_STARTED, CellRecord
 
 
@@ -36,3 +40,43 @@ def _ran(several: Sequence[CellRecord]) -> RanCell:
     outcomes = [cell.outcome for cell in several if cell.outcome.kind is not Kind.SKIPPED]
     facts = next((outcome.facts for outcome in outcomes if outcome.facts), {})
     return RanCell(several[0].axes, facts, outcomes)
+
+
+def paragraphs(found: Mapping[str, Sequence[Summary]], escape: Callable[[str], str]) -> Iterator[str]:
+    """Yield the section of the summary, one item per condition."""
+    if not any(found.values()):
+        return
+    yield "## Where it fails"
+    for matrix, several in found.items():
+        if len(found) > 1:
+            yield f"### {escape(matrix)}"
+        for one in several:
+            (key, state), *facts = boundary_lines(one)
+            lines = [f"- **{escape(key)}** ({state})", *(f"  - {name}: {escape(text)}" for name, text in facts)]
+            yield "\n".join(lines)
+
+
+def boundary_json(found: Mapping[str, Sequence[Summary]]) -> bytes:
+    """Return the content of `boundary.json`: an object with a list of conditions per matrix."""
+    content = {matrix: [_fields(one) for one in several] for matrix, several in found.items()}
+    return (json.dumps({"matrices": content}, indent=1) + "\n").encode()
+
+
+def _fields(one: Summary) -> dict[str, Any]:
+    return {
+        "key": one.key or None,
+        "state": one.state,
+        "where": where(one),
+        "terms": [[_literal(literal) for literal in term] for term in one.terms],
+        "matching": one.support.matching,
+        "run": one.support.run,
+        "failing": one.support.failing,
+        "others": one.support.beyond,
+        "failing_others": one.support.failing_beyond,
+        "required": [{"axis": each.axis, "values": each.values, "shown": each.shown} for each in one.required],
+        "no_effect": dict(one.no_effect),
+    }
+
+
+def _literal(one: Literal) -> dict[str, Any]:
+    return {"axis": one.axis, "relation": one.relation.value, "values": one.values}

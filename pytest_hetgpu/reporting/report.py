@@ -6,10 +6,12 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_hetgpu.errors import HetgpuError
+from pytest_hetgpu.model.verdict import Kind
 from pytest_hetgpu.reporting import markdown
 from pytest_hetgpu.reporting.cell_text import Rerun, describe_private_logs
 from pytest_hetgpu.store import writer_lock
@@ -21,6 +23,7 @@ from pytest_hetgpu.store.text import escape_markdown
 
 if TYPE_CHECKING:
     from pytest_hetgpu.analysis.baseline import Baseline
+    from pytest_hetgpu.analysis.boundary.summary import Summary
     from pytest_hetgpu.store.environment import PlacementFacts
 
 
@@ -33,6 +36,9 @@ LOADED_LATE = (
     "pytest_hetgpu.reporting.html.page_data",
 )
 """Modules that only reports need, which `get_ready` loads."""
+
+
+_GOOD = (Kind.PASSED, Kind.SLOW, Kind.SKIPPED)
 
 
 class ReportError(HetgpuError):
@@ -103,13 +109,19 @@ def _write_reports(record: RunRecord, folder: RunFolder, rerun: Rerun) -> Iterat
     lost = missing_logs(record, folder)
     placements = environment.read_all(run_folder)
     issues: dict[str, str] = {}
+    limits = _boundaries(record)
 
     def log(label: str) -> str | None:
         path = folder.log(label)
         return str(path.relative_to(run_folder)) if path.exists() else None
 
     def summary() -> str:
-        return markdown.render(record, log, rerun, _node_sections(record, placements, folder), lost)
+        sections = _node_sections(record, placements, folder)
+        if limits:
+            from pytest_hetgpu.reporting import boundary
+
+            sections = chain(boundary.paragraphs(limits, escape_markdown), sections)
+        return markdown.render(record, log, rerun, sections, lost)
 
     parts: dict[str, Callable[[], object]] = {
         "junit.xml": lambda: write_atomically(run_folder / "junit.xml", junit.render(record, folder, rerun)),
@@ -119,6 +131,10 @@ def _write_reports(record: RunRecord, folder: RunFolder, rerun: Rerun) -> Iterat
             run_folder / "index.html", _page(record, folder, rerun, placements, issues)
         ),
     }
+    if limits:
+        from pytest_hetgpu.reporting import boundary
+
+        parts["boundary.json"] = lambda: write_atomically(run_folder / "boundary.json", boundary.boundary_json(limits))
     for name, write in parts.items():
         try:
             write()
@@ -129,6 +145,15 @@ def _write_reports(record: RunRecord, folder: RunFolder, rerun: Rerun) -> Iterat
                 raise
             # The lines of an issue come from a runtime, which may be another package's.
             yield f"{name} ({type(error).__name__}: {error})"
+
+
+def _boundaries(record: RunRecord) -> Mapping[str, Sequence[Summary]]:
+    """Return the conditions of the failures of a run by matrix; none, without an import, if no cell failed."""
+    if all(cell.outcome.kind in _GOOD for cell in record.cells):
+        return {}
+    from pytest_hetgpu.reporting.boundary import boundaries
+
+    return dict(boundaries(record.cells))
 
 
 def _page(
