@@ -42,7 +42,17 @@ def _ran(several: Sequence[CellRecord]) -> RanCell:
     return RanCell(several[0].axes, facts, outcomes)
 
 
-def paragraphs(found: Mapping[str, Sequence[Summary]], escape: Callable[[str], str]) -> Iterator[str]:
+Boundaries = Mapping[str, Sequence[Summary]]
+"""The conditions of the failures of a run, by matrix."""
+
+
+def of_cell(found: Boundaries, cell: CellRecord) -> Summary | None:
+    """Return the condition of the failure of a cell."""
+    signature = cell.outcome.signature
+    return next((one for one in found.get(cell.matrix, ()) if signature and one.key == signature.key), None)
+
+
+def paragraphs(found: Boundaries, escape: Callable[[str], str]) -> Iterator[str]:
     """Yield the section of the summary, one item per condition."""
     if not any(found.values()):
         return
@@ -56,7 +66,7 @@ def paragraphs(found: Mapping[str, Sequence[Summary]], escape: Callable[[str], s
             yield "\n".join(lines)
 
 
-def boundary_json(found: Mapping[str, Sequence[Summary]]) -> bytes:
+def boundary_json(found: Boundaries) -> bytes:
     """Return the content of `boundary.json`: an object with a list of conditions per matrix."""
     content = {matrix: [_fields(one) for one in several] for matrix, several in found.items()}
     return (json.dumps({"matrices": content}, indent=1) + "\n").encode()

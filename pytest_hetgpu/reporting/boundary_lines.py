@@ -51,8 +51,8 @@ def support(found: Summary) -> str:
     """Return the numbers of cells that fail inside and beyond a condition."""
     one = found.support
     ran = "all were run" if one.run == one.matching else f"{one.run} were run"
-    fail = f"all {one.failing}" if one.failing == one.matching else f"{one.failing}"
-    return f"{fail} of {one.matching} matching cells fail this way ({ran}), {one.failing_beyond} of {one.beyond} others"
+    fail = f"all {one.failing}" if one.failing == one.matching else f"{one.failing} of {one.matching}"
+    return f"{fail} matching cells fail this way ({ran}), {one.failing_beyond} of {one.beyond} others"
 
 
 def _required(found: Summary) -> Iterator[str]:

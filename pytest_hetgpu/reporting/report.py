@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ from pytest_hetgpu.model.verdict import Kind
 from pytest_hetgpu.reporting import markdown
 from pytest_hetgpu.reporting.cell_text import Rerun, describe_private_logs
 from pytest_hetgpu.store import writer_lock
-from pytest_hetgpu.store.cells import RunRecord, missing_logs, read_run
+from pytest_hetgpu.store.cells import CellRecord, RunRecord, missing_logs, read_run
 from pytest_hetgpu.store.files import write_atomically
 from pytest_hetgpu.store.folder import RunFolder
 from pytest_hetgpu.store.redaction.anonymity import anonymised, is_anonymous
@@ -110,31 +111,25 @@ def _write_reports(record: RunRecord, folder: RunFolder, rerun: Rerun) -> Iterat
     placements = environment.read_all(run_folder)
     issues: dict[str, str] = {}
     limits = _boundaries(record)
+    condition = _conditions(limits)
 
     def log(label: str) -> str | None:
         path = folder.log(label)
         return str(path.relative_to(run_folder)) if path.exists() else None
 
     def summary() -> str:
-        sections = _node_sections(record, placements, folder)
-        if limits:
-            from pytest_hetgpu.reporting import boundary
-
-            sections = chain(boundary.paragraphs(limits, escape_markdown), sections)
+        sections = chain(_where(limits), _node_sections(record, placements, folder))
         return markdown.render(record, log, rerun, sections, lost)
 
     parts: dict[str, Callable[[], object]] = {
-        "junit.xml": lambda: write_atomically(run_folder / "junit.xml", junit.render(record, folder, rerun)),
+        "junit.xml": lambda: write_atomically(run_folder / "junit.xml", junit.render(record, folder, rerun, condition)),
         "summary.md": lambda: write_atomically(run_folder / "summary.md", summary().encode("utf-8")),
-        "issues": lambda: issues.update(write_issues.write_issues(record, folder, placements)),
+        "issues": lambda: issues.update(write_issues.write_issues(record, folder, placements, condition)),
+        "boundary.json": lambda: _write_boundaries(run_folder, limits),
         "index.html": lambda: write_atomically(
             run_folder / "index.html", _page(record, folder, rerun, placements, issues)
         ),
     }
-    if limits:
-        from pytest_hetgpu.reporting import boundary
-
-        parts["boundary.json"] = lambda: write_atomically(run_folder / "boundary.json", boundary.boundary_json(limits))
     for name, write in parts.items():
         try:
             write()
@@ -154,6 +149,34 @@ def _boundaries(record: RunRecord) -> Mapping[str, Sequence[Summary]]:
     from pytest_hetgpu.reporting.boundary import boundaries
 
     return dict(boundaries(record.cells))
+
+
+def _conditions(limits: Mapping[str, Sequence[Summary]]) -> Callable[[CellRecord], Summary | None]:
+    """Return a function from a cell to the condition of its failure."""
+    if not limits:
+        return lambda _: None
+    from pytest_hetgpu.reporting.boundary import of_cell
+
+    return partial(of_cell, limits)
+
+
+def _where(limits: Mapping[str, Sequence[Summary]]) -> Iterator[str]:
+    """Yield the section on where cells fail."""
+    if limits:
+        from pytest_hetgpu.reporting.boundary import paragraphs
+
+        yield from paragraphs(limits, escape_markdown)
+
+
+def _write_boundaries(run_folder: Path, limits: Mapping[str, Sequence[Summary]]) -> None:
+    """Write `boundary.json`, or remove that of an earlier judgement if nothing failed."""
+    path = run_folder / "boundary.json"
+    if limits:
+        from pytest_hetgpu.reporting.boundary import boundary_json
+
+        write_atomically(path, boundary_json(limits))
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _page(
