@@ -112,3 +112,11 @@ def test_every_rank_and_host_counts() -> None:
     (one,) = by_priority(many)
     assert one.ranks == tuple(range(3000))
     assert len(one.hosts) == 3000
+
+
+def test_messages_behind_the_prefix_of_a_collector_are_not_equal_for_it() -> None:
+    prefix = "Nov 20 08:11:27 a-node-of-the-cluster python3[48211]: "
+    peer = match("connect@store", 4, Priority.CONSEQUENCE, detail="timed out", primary_line=f"{prefix}timed out")
+    own = match("connect@store", 9, Priority.SYMPTOM, detail="failed", primary_line=f"{prefix}failed")
+    (found,) = by_priority((peer, own))
+    assert (found.line, found.primary_line) == (9, f"{prefix}failed")

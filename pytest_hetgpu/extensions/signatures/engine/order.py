@@ -134,8 +134,11 @@ def _with_rank(match: FailureMatch, known: Mapping[Process, int]) -> FailureMatc
 
 
 def _words(signature: Signature) -> str:
-    """Return the beginning of a quote without numbers, the same for equal messages of several ranks."""
-    return _NUMBERS.sub("", signature.primary_line.strip())[:_LONGEST_WORDS]
+    """Return the beginning of a message without numbers, the same for equal messages of several ranks.
+
+    A quote may begin with the prefix of a log collector, which all lines have.
+    """
+    return _NUMBERS.sub("", signature.detail or signature.primary_line.strip())[:_LONGEST_WORDS]
 
 
 def _merged(alike: Sequence[Signature]) -> Signature:
