@@ -77,6 +77,7 @@ def _fields(one: Summary) -> dict[str, Any]:
         "key": one.key or None,
         "state": one.state,
         "where": where(one),
+        "facts": dict(list(boundary_lines(one))[1:]),
         "terms": [[_literal(literal) for literal in term] for term in one.terms],
         "matching": one.support.matching,
         "run": one.support.run,

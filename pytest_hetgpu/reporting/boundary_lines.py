@@ -51,8 +51,11 @@ def support(found: Summary) -> str:
     """Return the numbers of cells that fail inside and beyond a condition."""
     one = found.support
     ran = "all were run" if one.run == one.matching else f"{one.run} were run"
+    others = f"{one.failing_beyond} of {one.beyond} others"
+    if one.matching == one.failing == 1:
+        return f"the matching cell fails this way, {others}"
     fail = f"all {one.failing}" if one.failing == one.matching else f"{one.failing} of {one.matching}"
-    return f"{fail} matching cells fail this way ({ran}), {one.failing_beyond} of {one.beyond} others"
+    return f"{fail} matching cells fail this way ({ran}), {others}"
 
 
 def _required(found: Summary) -> Iterator[str]:
