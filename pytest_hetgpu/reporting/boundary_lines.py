@@ -27,7 +27,8 @@ def where(found: Summary) -> str:
     """Return the condition as one sentence: `transport=ucx-tcp and size <= 2K, or placement=old`."""
     aliases: dict[Literal, list[str]] = {}
     for one, alias in found.aliases:
-        aliases.setdefault(one, []).append(literal_text(alias))
+        if alias.axis != one.axis:
+            aliases.setdefault(one, []).append(literal_text(alias))
 
     def text(one: Literal) -> str:
         same, rest = aliases.get(one), found.left_out.get(one)
@@ -59,7 +60,7 @@ def support(found: Summary) -> str:
 
 
 def _required(found: Summary) -> Iterator[str]:
-    """Yield what the other values of each axis show: those that pass, that fail otherwise, and that were not run."""
+    """Yield the ends of the other values of each axis: those that pass, that fail otherwise, and that were not run."""
     axes: dict[str, dict[str, list[Required]]] = {}
     for one in found.required:
         axes.setdefault(one.axis, {}).setdefault(_shown(one.shown), []).append(one)

@@ -1,4 +1,4 @@
-"""What must have been seen before a term is established, and the cells that would show the rest."""
+"""Gaps between the runs of cells and an established term, and the cells that would fill them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Gap:
 
 
 def gaps(space: Space, seen: Observations, term: Term) -> list[Gap]:
-    """Return what is left to be seen of a term; none if it is established.
+    """Return the gaps of a term; none if it is established.
 
     Every literal needs a passing neighbour for each other value of its axis: a cell for which all other literals hold.
     A threshold needs both sides of its step and the far ends. All other axes vary among the failing cells, of which

@@ -107,7 +107,7 @@ def against_passes(space: Space, runs: Runs, key: str = ANY_FAILURE) -> Found:
 def observations(runs: Runs, key: str, *, others: bool = False) -> Observations:
     """Return the runs that count for a key: its failures, and passes; with `others` failures of other keys pass, too.
 
-    A failure with a less exact key, or with a more exact one, says nothing.
+    A failure with a less exact key, or with a more exact one, does not count.
     """
     fails: dict[int, int] = {}
     passes: dict[int, int] = {}

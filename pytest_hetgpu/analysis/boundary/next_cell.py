@@ -1,4 +1,4 @@
-"""The cell whose run would tell most about the condition of a failure."""
+"""The cell whose run gives most information about the condition of a failure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MISTAKEN = 0.02
 
 
 def next_cell(space: Space, seen: Observations, terms: Sequence[Term], may_run: int) -> int | None:
-    """Return the cell of the set `may_run` that tells most about the terms; None if none tells anything."""
+    """Return the cell of the set `may_run` with most information about the terms; None if no cell has any."""
     left = seen
     for term in terms:
         seed = next(places(left.failing & term.mask), None)

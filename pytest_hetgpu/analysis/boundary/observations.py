@@ -16,7 +16,7 @@ _ALPHA, _BETA = 2.0, 1.0
 
 @dataclass(frozen=True)
 class Observations:
-    """Number of runs per cell that failed in the way in question, and that did otherwise. Other cells say nothing."""
+    """Number of runs per cell that failed in the way in question, and that did otherwise. Other cells do not count."""
 
     fails: Mapping[int, int] = field(default_factory=dict)
     passes: Mapping[int, int] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""The space of a matrix's cells with their facts, and what the runs of each cell show."""
+"""The space of a matrix's cells with their facts, and the ends of the runs of each cell."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class Term:
 def best_terms(space: Space, seen: Observations, deepest: int = DEEPEST) -> tuple[Term, ...]:
     """Return the terms of the condition; together they hold for all failing cells if three terms can.
 
-    Each term explains failing cells, which then say nothing about the next.
+    Each term explains failing cells, which then do not count for the next.
     """
     terms: list[Term] = []
     left = seen

@@ -26,7 +26,7 @@ class Support:
 
 @dataclass(frozen=True, slots=True)
 class Required:
-    """What cells with other `values` of an axis show, for which all other literals hold: `passes`, or other keys."""
+    """Ends of cells with other `values` of an axis, for which all other literals hold: `passes`, or other keys."""
 
     axis: str
     values: tuple[str, ...]
@@ -86,7 +86,7 @@ def _left_out(space: Space, literal: Literal) -> tuple[str, ...]:
 
 
 def _required(space: Space, runs: Runs, term: Term, one: Candidate) -> Iterator[Required]:
-    """Yield what the values outside of a literal show, equal ones together."""
+    """Yield the ends of cells with values outside of a literal, equal ones together."""
     others = space.everything
     for literal in term.literals:
         if literal is not one:

@@ -22,7 +22,7 @@ def failed(key: str, ran: Ran = Ran.FAILED) -> tuple[CellRun, ...]:
 
 def runs() -> dict[int, tuple[CellRun, ...]]:
     """Guarded memory fails: over tcp by size, elsewhere by one key."""
-    found = {}
+    found: dict[int, tuple[CellRun, ...]] = {}
     for place, cell in enumerate(CELLS):
         if cell["memory"] == "host":
             found[place] = OK
