@@ -13,6 +13,7 @@ from pytest_hetgpu.analysis.boundary.summary import Summary, summary
 from pytest_hetgpu.model.verdict import Kind
 from pytest_hetgpu.reporting.boundary_lines import boundary_lines, where
 from pytest_hetgpu.store.cells import NEVER_STARTED, CellRecord
+from pytest_hetgpu.store.redaction.redact import redact_json
 
 
 def boundaries(cells: Sequence[CellRecord]) -> Iterator[tuple[str, tuple[Summary, ...]]]:
@@ -69,7 +70,7 @@ def paragraphs(found: Boundaries, escape: Callable[[str], str]) -> Iterator[str]
 def boundary_json(found: Boundaries) -> bytes:
     """Return the content of `boundary.json`: an object with a list of conditions per matrix."""
     content = {matrix: [_fields(one) for one in several] for matrix, several in found.items()}
-    return (json.dumps({"matrices": content}, indent=1) + "\n").encode()
+    return (json.dumps({"matrices": redact_json(content)}, indent=1) + "\n").encode()
 
 
 def _fields(one: Summary) -> dict[str, Any]:

@@ -43,9 +43,7 @@ def test_it_is_a_few_lines() -> None:
     assert (matrix, [one.key for one in found]) == ("m", ["", KEY, "MPI_ERR_OTHER"])
     lines = dict(boundary_lines(found[1]))
     assert where(found[0]) == "workload=guarded (i.e. memory=guarded)"
-    assert (
-        lines["where"] == "workload=guarded (i.e. memory=guarded) and transport=all but rc (i.e. transport=tcp or shm)"
-    )
+    assert lines["where"] == "workload=guarded (i.e. memory=guarded) and transport=all but rc"
     assert lines["support"] == "all 2 matching cells fail this way (all were run), 0 of 7 others"
     assert lines["required"] == "workload: send, reduce pass; transport: rc fails otherwise (MPI_ERR_OTHER)"
     assert lines["no effect"] == "transport (tcp, shm)"

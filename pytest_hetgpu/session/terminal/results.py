@@ -147,7 +147,7 @@ class TerminalReporter:
     def boundaries(self) -> Iterator[str]:
         """Yield where cells fail, as the reports have it; nothing with -q."""
         path = self.reports / BOUNDARIES
-        if self.config.get_verbosity() < 0 or not path.is_file():
+        if not path.is_file() or self.config.get_verbosity() < 0:
             return
         import json
 
