@@ -9,7 +9,7 @@ import pytest
 
 from tests.analysis.boundary.planted import Run, condition, found, mask_of, pairwise, space
 
-FEW, MANY = 4, 20
+FEW, MANY = 3, 20
 
 
 def planted(name: str, kinds: tuple[str, ...], seed: int) -> tuple[bool, bool, int] | None:
