@@ -84,6 +84,9 @@ def _parser() -> argparse.ArgumentParser:
     bundle.add_argument("wanted", metavar="CELL|KEY", help="a cell's name, or the key of a signature")
     bundle.add_argument("-o", "--output", type=Path, metavar="FILE", help="the archive (KEY.tar.gz here)")
     bundle.set_defaults(run=_bundle)
+    boundary = commands.add_parser("boundary", help="print under which condition cells of stored runs fail")
+    boundary.add_argument("folders", type=Path, nargs="+", metavar="RUN", help="runs' folders, like reports/latest")
+    boundary.set_defaults(run=_boundary)
     doctor = commands.add_parser("doctor", help="look at this machine, or at an inventory's hosts: what may break jobs")
     doctor.add_argument("--inventory", metavar="FILE", help="look at the hosts of this file, or of KIND:PATH")
     doctor.add_argument("--list", action="store_true", help="only print which hosts that gives, and look at none")
@@ -182,6 +185,15 @@ def _bundle(parsed: argparse.Namespace) -> int:
         print(f"  {path}  ({path.stat().st_size / 1e6:.2f} MB)")
     if made.project.tracker:
         print(f"issue.md in it is in the form of {made.project.name}: {made.project.tracker}")
+    return 0
+
+
+def _boundary(parsed: argparse.Namespace) -> int:
+    from pytest_hetgpu.cli.boundary import boundary
+    from pytest_hetgpu.store.text import escape_controls
+
+    for line in boundary(parsed.folders):
+        print(escape_controls(line))
     return 0
 
 

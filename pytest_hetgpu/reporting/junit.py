@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import junitparser
 from junitparser import Error, Failure, Skipped, TestCase, xunit2
@@ -25,6 +25,9 @@ from pytest_hetgpu.store.folder import RunFolder
 from pytest_hetgpu.store.properties import to_properties
 from pytest_hetgpu.store.text import clean, one_line, tail
 
+if TYPE_CHECKING:
+    from pytest_hetgpu.analysis.boundary.summary import Summary
+
 _xml: Any = junitparser  # typed, but for half of what is used here
 _xunit2: Any = xunit2
 #: Bytes; GitLab refuses a report above 30 MB.
@@ -34,6 +37,7 @@ MOST_TAILS = 8 * 1024 * 1024
 #: With more measurements, none becomes a property.
 MOST_MEASUREMENTS = 200_000
 LONGEST_TIME = 1e9  # seconds
+_MOST_WORDS = 1000
 LOG_MISSING = "(the log is not there any more)"
 TAIL_OMITTED = "(the end of the log is left out here, this report would grow too large: see the file)"
 
@@ -46,8 +50,15 @@ class SizeBudget(NamedTuple):
     full: bool = True
 
 
-def render(record: RunRecord, folder: RunFolder, rerun: Rerun) -> bytes:
+def render(
+    record: RunRecord,
+    folder: RunFolder,
+    rerun: Rerun,
+    conditions: Callable[[CellRecord], Summary | None] = lambda _: None,
+) -> bytes:
     """Build the XML of a run. `folder` holds the logs; `rerun` gives the command for a cell.
+
+    `conditions` gives the condition under which cells fail as this one does.
 
     If the XML is too large for its readers, build it again with less in it.
     """
@@ -58,18 +69,17 @@ def render(record: RunRecord, folder: RunFolder, rerun: Rerun) -> bytes:
         SizeBudget(MOST_TAILS // 2, measured=False),
         SizeBudget(0, measured=False, full=False),
     ):
-        data = _render_within(record, folder, rerun, budget)
+        data = _render_within(record, _CaseWriter(RunFolder(folder.path.resolve()), rerun, conditions, budget))
         if len(data) <= LARGEST_REPORT:
             break
     return data
 
 
-def _render_within(record: RunRecord, folder: RunFolder, rerun: Rerun, budget: SizeBudget) -> bytes:
+def _render_within(record: RunRecord, writer: _CaseWriter) -> bytes:
     suites: dict[tuple[str, str], list[CellRecord]] = {}
     for cell in record.cells:
         suites.setdefault((cell.matrix, _axis(cell, "placement")), []).append(cell)
     several = len({cell.matrix for cell in record.cells}) > 1
-    writer = _CaseWriter(RunFolder(folder.path.resolve()), rerun, Path.cwd(), budget)
     root = _xunit2.JUnitXml("pytest-hetgpu")  # its attributes are those of the published schemas
     for (matrix, placement), cells in suites.items():
         suite = _xml.TestSuite(one_line(f"{matrix}.{placement}" if several else placement))
@@ -90,15 +100,16 @@ class _CaseWriter:
 
     folder: RunFolder
     rerun: Rerun
-    here: Path
+    conditions: Callable[[CellRecord], Summary | None]
     budget: SizeBudget
+    here: Path = field(default_factory=Path.cwd)
     tails: int = 0
 
     def case(self, cell: CellRecord) -> TestCase:
         """Convert a cell to a case."""
         classname = f"{_axis(cell, 'placement')}.{_axis(cell, 'transport')}"
         case = _xml.TestCase(clean(cell.label), one_line(classname), _seconds(cell))
-        case.append(_properties(cell, measured=self.budget.measured))
+        case.append(_properties(cell, self.conditions(cell), measured=self.budget.measured))
         result = _result(cell)
         lines = list(self._output(cell))
         if result is not None:
@@ -137,11 +148,16 @@ def _axis(cell: CellRecord, name: str) -> str:
     return cell.axes.get(name, "-")
 
 
-def _properties(cell: CellRecord, *, measured: bool) -> Any:
+def _properties(cell: CellRecord, condition: Summary | None, *, measured: bool) -> Any:
     outcome = cell.outcome if measured else replace(cell.outcome, measurements=())
     properties = _xml.Properties()
     for name, value in to_properties(outcome, label=clean(cell.label), matrix=clean(cell.matrix)):
         properties.append(_xml.Property(name, str(value)))
+    if condition is not None:
+        from pytest_hetgpu.reporting.boundary_lines import where
+
+        properties.append(_xml.Property("boundary", one_line(where(condition), _MOST_WORDS)))
+        properties.append(_xml.Property("boundary_state", condition.state))
     return properties
 
 

@@ -6,14 +6,17 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_hetgpu.errors import HetgpuError
+from pytest_hetgpu.model.verdict import Kind
 from pytest_hetgpu.reporting import markdown
 from pytest_hetgpu.reporting.cell_text import Rerun, describe_private_logs
 from pytest_hetgpu.store import writer_lock
-from pytest_hetgpu.store.cells import RunRecord, missing_logs, read_run
+from pytest_hetgpu.store.cells import CellRecord, RunRecord, missing_logs, read_run
 from pytest_hetgpu.store.files import write_atomically
 from pytest_hetgpu.store.folder import RunFolder
 from pytest_hetgpu.store.redaction.anonymity import anonymised, is_anonymous
@@ -21,6 +24,7 @@ from pytest_hetgpu.store.text import escape_markdown
 
 if TYPE_CHECKING:
     from pytest_hetgpu.analysis.baseline import Baseline
+    from pytest_hetgpu.analysis.boundary.summary import Summary
     from pytest_hetgpu.store.environment import PlacementFacts
 
 
@@ -33,6 +37,9 @@ LOADED_LATE = (
     "pytest_hetgpu.reporting.html.page_data",
 )
 """Modules that only reports need, which `get_ready` loads."""
+
+
+_GOOD = (Kind.PASSED, Kind.SLOW, Kind.SKIPPED)
 
 
 class ReportError(HetgpuError):
@@ -103,18 +110,22 @@ def _write_reports(record: RunRecord, folder: RunFolder, rerun: Rerun) -> Iterat
     lost = missing_logs(record, folder)
     placements = environment.read_all(run_folder)
     issues: dict[str, str] = {}
+    limits = _boundaries(record)
+    condition = _conditions(limits)
 
     def log(label: str) -> str | None:
         path = folder.log(label)
         return str(path.relative_to(run_folder)) if path.exists() else None
 
     def summary() -> str:
-        return markdown.render(record, log, rerun, _node_sections(record, placements, folder), lost)
+        sections = chain(_where(limits), _node_sections(record, placements, folder))
+        return markdown.render(record, log, rerun, sections, lost)
 
     parts: dict[str, Callable[[], object]] = {
-        "junit.xml": lambda: write_atomically(run_folder / "junit.xml", junit.render(record, folder, rerun)),
+        "junit.xml": lambda: write_atomically(run_folder / "junit.xml", junit.render(record, folder, rerun, condition)),
         "summary.md": lambda: write_atomically(run_folder / "summary.md", summary().encode("utf-8")),
-        "issues": lambda: issues.update(write_issues.write_issues(record, folder, placements)),
+        "issues": lambda: issues.update(write_issues.write_issues(record, folder, placements, condition)),
+        "boundary.json": lambda: _write_boundaries(run_folder, limits),
         "index.html": lambda: write_atomically(
             run_folder / "index.html", _page(record, folder, rerun, placements, issues)
         ),
@@ -129,6 +140,43 @@ def _write_reports(record: RunRecord, folder: RunFolder, rerun: Rerun) -> Iterat
                 raise
             # The lines of an issue come from a runtime, which may be another package's.
             yield f"{name} ({type(error).__name__}: {error})"
+
+
+def _boundaries(record: RunRecord) -> Mapping[str, Sequence[Summary]]:
+    """Return the conditions of the failures of a run by matrix; none, without an import, if no cell failed."""
+    if all(cell.outcome.kind in _GOOD for cell in record.cells):
+        return {}
+    from pytest_hetgpu.reporting.boundary import boundaries
+
+    return dict(boundaries(record.cells))
+
+
+def _conditions(limits: Mapping[str, Sequence[Summary]]) -> Callable[[CellRecord], Summary | None]:
+    """Return a function from a cell to the condition of its failure."""
+    if not limits:
+        return lambda _: None
+    from pytest_hetgpu.reporting.boundary import of_cell
+
+    return partial(of_cell, limits)
+
+
+def _where(limits: Mapping[str, Sequence[Summary]]) -> Iterator[str]:
+    """Yield the section on where cells fail."""
+    if limits:
+        from pytest_hetgpu.reporting.boundary import paragraphs
+
+        yield from paragraphs(limits, escape_markdown)
+
+
+def _write_boundaries(run_folder: Path, limits: Mapping[str, Sequence[Summary]]) -> None:
+    """Write `boundary.json`, or remove that of an earlier judgement if nothing failed."""
+    path = run_folder / "boundary.json"
+    if limits:
+        from pytest_hetgpu.reporting.boundary import boundary_json
+
+        write_atomically(path, boundary_json(limits))
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _page(

@@ -85,6 +85,7 @@ def test_no_secret_is_in_any_report(run: RunFolder) -> None:
         "junit.xml",
         "summary.md",
         "index.html",
+        "boundary.json",
         "job.json",
         "gw0.jsonl",
         "gw1.jsonl",
@@ -160,7 +161,7 @@ def test_a_thousand_cells_with_their_files(tmp_path: Path) -> None:
     sys.stdout.write(f"recorded in {(ran - before) * 1000:.0f} us a cell, 1,000 reported in {took:.2f} s\n")
     assert sum(state == "failure" for state in states(folder.path).values()) == 100
     assert sum(1 for path in folder.path.rglob("*") if path.is_file()) == 2 * 1000 + len(
-        ("journal", "junit", "summary", "index", "issue")
+        ("journal", "junit", "summary", "index", "boundary", "issue")
     )
 
 

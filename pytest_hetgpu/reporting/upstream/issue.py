@@ -12,6 +12,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from pytest_hetgpu.analysis.boundary.summary import Summary
 from pytest_hetgpu.errors import HetgpuError
 from pytest_hetgpu.extensions.runtimes.lookup import restored
 from pytest_hetgpu.model import rank_outcome
@@ -20,6 +21,7 @@ from pytest_hetgpu.model.job import Job
 from pytest_hetgpu.model.verdict import Kind
 from pytest_hetgpu.planning.shell import script
 from pytest_hetgpu.reporting import cell_text, markdown
+from pytest_hetgpu.reporting.boundary_lines import support, where
 from pytest_hetgpu.reporting.excerpt import excerpt
 from pytest_hetgpu.reporting.upstream.description import describe_job, library_settings
 from pytest_hetgpu.reporting.upstream.difference import find_nearest
@@ -48,11 +50,20 @@ _WEB_ADDRESS = re.compile(r"https?://[^\s<>\"`|\\\[\]()*]+")
 
 
 def render_issue(
-    run: RunRecord, folder: RunFolder, cells: Sequence[CellRecord], placements: Iterable[PlacementFacts]
+    run: RunRecord,
+    folder: RunFolder,
+    cells: Sequence[CellRecord],
+    placements: Iterable[PlacementFacts],
+    condition: Summary | None = None,
 ) -> str:
-    """Render the issue of all cells that share a signature; the first cell is the example."""
+    """Render the issue of all cells that share a signature; the first cell is the example.
+
+    `condition` is the one under which they fail.
+    """
     cell = cells[0]
     found = _template_values(run, folder, cells, {one.name: one for one in placements})
+    if condition is not None:
+        found["summary"] = escape_markdown(f"Where it fails: {where(condition)}; {support(condition)}.", 1000)
     made = Environment(  # noqa: S701 - Markdown: what is quoted is fenced or escaped, never markup of its own
         loader=PackageLoader("pytest_hetgpu.reporting.upstream", "templates"),
         undefined=StrictUndefined,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from pytest_hetgpu.model.verdict import Verdict
 from pytest_hetgpu.reporting.upstream.projects import file_names
@@ -11,13 +12,24 @@ from pytest_hetgpu.store.environment import PlacementFacts
 from pytest_hetgpu.store.files import make_folder, write_atomically
 from pytest_hetgpu.store.folder import RunFolder
 
+if TYPE_CHECKING:
+    from pytest_hetgpu.analysis.boundary.summary import Summary
+
 FOLDER = "issues"
 MOST_ISSUES = 200
 _FAILED = (Verdict.NEW, Verdict.CHANGED, Verdict.KNOWN)
 
 
-def write_issues(record: RunRecord, folder: RunFolder, placements: Iterable[PlacementFacts]) -> dict[str, str]:
-    """Write the issues, new failures first, and remove those of an earlier judgement. Return the file of each key."""
+def write_issues(
+    record: RunRecord,
+    folder: RunFolder,
+    placements: Iterable[PlacementFacts],
+    conditions: Callable[[CellRecord], Summary | None] = lambda _: None,
+) -> dict[str, str]:
+    """Write the issues, new failures first, and remove those of an earlier judgement. Return the file of each key.
+
+    `conditions` gives the condition under which cells fail as this one does.
+    """
     groups: dict[str, list[CellRecord]] = {}
     for verdict in _FAILED:
         for cell in record.cells:
@@ -34,5 +46,5 @@ def write_issues(record: RunRecord, folder: RunFolder, placements: Iterable[Plac
 
         make_folder(home)
         for path, cells in wanted.items():
-            write_atomically(path, render_issue(record, folder, cells, seen).encode())
+            write_atomically(path, render_issue(record, folder, cells, seen, conditions(cells[0])).encode())
     return {key: f"{FOLDER}/{name}" for key, name in names.items()}

@@ -20,6 +20,8 @@ from pytest_hetgpu.store.text import display_path
 if TYPE_CHECKING:
     from pytest_hetgpu.analysis.compare.sides import Side
 
+BOUNDARIES = "boundary.json"
+_NAME = 11
 _LEFT = ("index.html", "summary.md", "junit.xml", "journal/", "scenarios/")
 
 
@@ -136,11 +138,23 @@ class TerminalReporter:
             writer.write_line(line, yellow=True)
         for line, colours in self.news():
             writer.write_line(line, **colours)
-        for line in self.added:
+        for line in (*self.boundaries(), *self.added):
             writer.write_line(line)
         if self.reports.is_dir():  # one that was deleted is named by what is said of that
             there = ", ".join(name for name in _LEFT if (self.reports / name).exists())
             writer.write_line(f"reports: {display_path(self.reports)}{f'  ({there})' if there else ''}")
+
+    def boundaries(self) -> Iterator[str]:
+        """Yield where cells fail, as the reports have it; nothing with -q."""
+        path = self.reports / BOUNDARIES
+        if not path.is_file() or self.config.get_verbosity() < 0:
+            return
+        import json
+
+        for several in json.loads(path.read_bytes())["matrices"].values():
+            for one in several:
+                yield f"{one['key'] or 'any failure'}   {one['state']}"
+                yield from (f"  {name:{_NAME}} {text}" for name, text in one["facts"].items())
 
     def news(self) -> Iterator[tuple[str, dict[str, bool]]]:
         """Yield unexpected outcomes and changes since the run before; with -q only unexpected outcomes."""

@@ -1,0 +1,1 @@
+"""The boundary of a failure: the condition under which cells fail in one way. Pure."""

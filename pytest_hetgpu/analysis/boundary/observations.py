@@ -1,0 +1,70 @@
+"""Observations of cells for one question: how often each failed in the way in question, and how often it did not."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+# A pass inside a condition, if no cell was seen both ways, costs more than any condition that leaves it out.
+_CONTRADICTED = 40.0
+# Beta prior of the rate at which cells of a flaky condition fail.
+_ALPHA, _BETA = 2.0, 1.0
+
+
+@dataclass(frozen=True)
+class Observations:
+    """Number of runs per cell that failed in the way in question, and that did otherwise. Other cells do not count."""
+
+    fails: Mapping[int, int] = field(default_factory=dict)
+    passes: Mapping[int, int] = field(default_factory=dict)
+
+    @cached_property
+    def failing(self) -> int:
+        """The cells that failed at least once."""
+        return sum(1 << cell for cell, count in self.fails.items() if count)
+
+    @cached_property
+    def passing(self) -> int:
+        """The cells that passed at least once, and never failed."""
+        return sum(1 << cell for cell, count in self.passes.items() if count) & ~self.failing
+
+    @cached_property
+    def flaky(self) -> bool:
+        """Whether a cell was seen both ways."""
+        return any(self.fails.get(cell, 0) and count for cell, count in self.passes.items())
+
+    @cached_property
+    def _groups(self) -> tuple[tuple[int, int, int], ...]:
+        """The cells with equal numbers of fails and passes: `(mask, fails, passes)`."""
+        groups: Counter[tuple[int, int]] = Counter()
+        for cell in {*self.fails, *self.passes}:
+            groups[self.fails.get(cell, 0), self.passes.get(cell, 0)] += 1 << cell
+        return tuple((mask, *counts) for counts, mask in groups.items())
+
+    def runs(self, mask: int) -> tuple[int, int]:
+        """Return the numbers of failed and of passed runs of a set of cells."""
+        fails = passes = 0
+        for cells, failed, passed in self._groups:
+            if count := (cells & mask).bit_count():
+                fails += count * failed
+                passes += count * passed
+        return fails, passes
+
+    def evidence(self, mask: int) -> float:
+        """Return the logarithm of the likelihood of the runs of cells for which a condition holds."""
+        if not self.flaky:
+            return -_CONTRADICTED * (self.passing & mask).bit_count()
+        fails, passes = self.runs(mask)
+        return _log_beta(fails + _ALPHA, passes + _BETA) - _log_beta(_ALPHA, _BETA)
+
+    def rate(self, mask: int) -> float:
+        """Return the rate at which runs of these cells fail, by the prior and the runs."""
+        fails, passes = self.runs(mask)
+        return (fails + _ALPHA) / (fails + passes + _ALPHA + _BETA)
+
+
+def _log_beta(a: float, b: float) -> float:
+    return math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)

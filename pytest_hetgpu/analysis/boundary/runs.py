@@ -1,0 +1,108 @@
+"""The space of a matrix's cells with their facts, and the ends of the runs of each cell."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+
+from pytest_hetgpu.analysis.boundary.condition import CellRun, Ran, Runs
+from pytest_hetgpu.analysis.boundary.space import Space
+from pytest_hetgpu.model.outcome import Outcome
+from pytest_hetgpu.model.sizes import parse_size
+from pytest_hetgpu.model.verdict import Kind, Verdict
+
+_PASSED = (Kind.PASSED, Kind.SLOW)
+_NOTHING = (Kind.SKIPPED, Kind.UNKNOWN)
+_SURROUNDINGS = (Kind.NETWORK_FAILURE, Kind.LAUNCH_FAILURE)
+_VERSION = re.compile(r"\d{1,6}(?:\.\d{1,6}){1,3}")
+
+
+@dataclass(frozen=True, slots=True)
+class RanCell:
+    """An allowed cell: its values on the axes, the facts of its runs, and the outcomes of those."""
+
+    values: Mapping[str, str]
+    facts: Mapping[str, str] = field(default_factory=dict)
+    outcomes: Sequence[Outcome] = ()
+
+
+def space_of(cells: Sequence[RanCell]) -> Space:
+    """Return the space of the cells of one matrix.
+
+    A fact is part of it if it follows from a cell's values on one axis or two. Axes of sizes, numbers and versions are
+    ordered.
+    """
+    axes = tuple(dict.fromkeys(name for cell in cells for name in cell.values))
+    names = dict.fromkeys(name for cell in cells for name in cell.facts if name not in axes)
+    facts = {name: found for name in names if (found := _follows(name, cells, axes))}
+    whole = tuple({**cell.values, **dict(_facts_of(cell, facts))} for cell in cells)
+    return Space(whole, axes, dict(_ordered(whole, (*axes, *facts))))
+
+
+_Rule = tuple[tuple[str, ...], Mapping[tuple[str | None, ...], str]]
+
+
+def _follows(name: str, cells: Sequence[RanCell], axes: Sequence[str]) -> _Rule | None:
+    """Return the axes that determine a fact, and its values by theirs; None if no two axes do, or if all are equal."""
+    ran = [cell for cell in cells if cell.facts]
+    for count in (1, 2):
+        for some in combinations(axes, count):
+            values: dict[tuple[str | None, ...], str] = {}
+            if all(
+                values.setdefault(tuple(map(cell.values.get, some)), cell.facts.get(name, ""))
+                == cell.facts.get(name, "")
+                for cell in ran
+            ):
+                return (some, values) if len({*values.values()}) > 1 else None
+    return None
+
+
+def _at(cell: RanCell, axes: Sequence[str]) -> tuple[str | None, ...]:
+    return tuple(map(cell.values.get, axes))
+
+
+def _facts_of(cell: RanCell, facts: Mapping[str, _Rule]) -> Iterator[tuple[str, str]]:
+    for name, (axes, values) in facts.items():
+        if value := values.get(_at(cell, axes)):
+            yield name, value
+
+
+def _ordered(cells: Sequence[Mapping[str, str]], names: Sequence[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    for name in names:
+        values = list(dict.fromkeys(cell[name] for cell in cells if name in cell))
+        ranks = [_rank(value) for value in values]
+        if len(values) > 1 and all(ranks) and len({len(rank) == 1 for rank in ranks}) == 1:
+            yield name, tuple(sorted(values, key=_rank))
+
+
+def _rank(value: str) -> tuple[int, ...]:
+    """Return the place of a size, a number or a version among others; () for other values."""
+    if _VERSION.fullmatch(value):
+        return tuple(map(int, value.split(".")))
+    try:
+        return (parse_size(value),)
+    except ValueError:
+        return ()
+
+
+def runs_of(cells: Sequence[RanCell]) -> Runs:
+    """Return the runs that show something, by the place of their cell."""
+    found = {place: tuple(run for one in cell.outcomes for run in _runs(one)) for place, cell in enumerate(cells)}
+    return {place: runs for place, runs in found.items() if runs}
+
+
+def _runs(outcome: Outcome) -> Iterator[CellRun]:
+    """Yield the attempts of a cell, then its last run."""
+    for attempt in outcome.attempts:
+        yield from _run(attempt.kind, attempt.key)
+    if outcome.verdict is not Verdict.NOT_RUN and not outcome.away:
+        yield from _run(outcome.kind, outcome.signature.key if outcome.signature else "")
+
+
+def _run(kind: Kind, key: str) -> Iterator[CellRun]:
+    if kind in _PASSED:
+        yield CellRun(Ran.PASSED)
+    elif key and kind not in _NOTHING:
+        yield CellRun(Ran.LOST if kind in _SURROUNDINGS else Ran.FAILED, key)

@@ -1,0 +1,116 @@
+"""Facts that a report prints about a condition: where it holds, what supports it, and what each literal needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from pytest_hetgpu.analysis.boundary.condition import Condition, Ran, Runs
+from pytest_hetgpu.analysis.boundary.search import Term
+from pytest_hetgpu.analysis.boundary.space import Candidate, Literal, Relation, Space, places, union
+
+
+@dataclass(frozen=True, slots=True)
+class Support:
+    """Numbers of cells: `matching` ones, of which `run` were run and `failing` fail this way.
+
+    `beyond` are the cells that were run and do not match, of which `failing_beyond` fail this way.
+    """
+
+    matching: int
+    run: int
+    failing: int
+    beyond: int
+    failing_beyond: int
+
+
+@dataclass(frozen=True, slots=True)
+class Required:
+    """Ends of cells with other `values` of an axis, for which all other literals hold: `passes`, or other keys."""
+
+    axis: str
+    values: tuple[str, ...]
+    shown: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A condition as reports print it. `no_effect` are axes that vary among the failing cells, with their values."""
+
+    key: str
+    state: str
+    terms: tuple[tuple[Literal, ...], ...]
+    aliases: tuple[tuple[Literal, Literal], ...]
+    support: Support
+    required: tuple[Required, ...]
+    no_effect: tuple[tuple[str, tuple[str, ...]], ...]
+    #: the values that a literal leaves out, if it takes more than half of its axis
+    left_out: Mapping[Literal, tuple[str, ...]]
+
+
+PASSES, NOT_RUN = "passes", "not run"
+
+
+def summary(space: Space, runs: Runs, condition: Condition) -> Summary:
+    """Return the facts about a condition."""
+    found = condition.found
+    tried = union(1 << cell for cell in runs)
+    failing = found.seen.failing
+    support = Support(
+        found.mask.bit_count(),
+        (found.mask & tried).bit_count(),
+        (found.mask & failing).bit_count(),
+        (tried & ~found.mask).bit_count(),
+        (failing & ~found.mask).bit_count(),
+    )
+    literals = {one.literal: one for term in found.terms for one in term.literals}
+    return Summary(
+        found.key,
+        condition.state.value,
+        tuple(tuple(one.literal for one in term.literals) for term in found.terms),
+        tuple((one.literal, alias) for one in literals.values() for alias in one.aliases),
+        support,
+        tuple(line for term in found.terms for one in term.literals for line in _required(space, runs, term, one)),
+        tuple(_no_effect(space, found.terms, failing)),
+        {literal: rest for literal in literals if (rest := _left_out(space, literal))},
+    )
+
+
+def _left_out(space: Space, literal: Literal) -> tuple[str, ...]:
+    values = list(space.masks[literal.axis])
+    if literal.relation is Relation.NOT:
+        return literal.values
+    if literal.relation is Relation.ONE_OF and 2 * len(literal.values) > len(values):
+        return tuple(value for value in values if value not in literal.values)
+    return ()
+
+
+def _required(space: Space, runs: Runs, term: Term, one: Candidate) -> Iterator[Required]:
+    """Yield the ends of cells with values outside of a literal, equal ones together."""
+    others = space.everything
+    for literal in term.literals:
+        if literal is not one:
+            others &= literal.mask
+    masks = space.masks[one.literal.axis]
+    shown: dict[tuple[str, ...], list[str]] = {}
+    for value, mask in masks.items():
+        if cells := mask & others & ~one.mask:
+            shown.setdefault(tuple(_shown(runs, cells)), []).append(value)
+    yield from (Required(one.literal.axis, tuple(values), what) for what, values in shown.items())
+
+
+def _shown(runs: Runs, cells: int) -> Iterator[str]:
+    found = [run for cell in places(cells) for run in runs.get(cell, ())]
+    if not found:
+        yield NOT_RUN
+    if any(run.ran is Ran.PASSED for run in found):
+        yield PASSES
+    yield from dict.fromkeys(run.key for run in found if run.ran is not Ran.PASSED)
+
+
+def _no_effect(space: Space, terms: Sequence[Term], failing: int) -> Iterator[tuple[str, tuple[str, ...]]]:
+    named = {one.literal.axis for term in terms for one in term.literals if one.literal.relation is not Relation.ONE_OF}
+    for name in space.axes:
+        values = tuple(value for value, mask in space.masks[name].items() if mask & failing)
+        if name not in named and len(values) > 1:
+            yield name, values

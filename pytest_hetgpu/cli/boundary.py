@@ -1,0 +1,25 @@
+"""`hetgpu boundary`: the conditions of the failures of stored runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from pytest_hetgpu.reporting.boundary import boundaries
+from pytest_hetgpu.reporting.boundary_lines import boundary_lines
+from pytest_hetgpu.store.cells import read_run
+
+_NAME = 11
+
+
+def boundary(folders: Sequence[Path]) -> Iterator[str]:
+    """Yield the lines that the command prints. Raise UsageError for a folder of no run."""
+    cells = [cell for folder in folders for cell in read_run(folder).cells]
+    for matrix, found in boundaries(cells):
+        if not found:
+            yield f"{matrix}: no cell failed"
+        for one in found:
+            (key, state), *facts = boundary_lines(one)
+            yield f"{key}   {state}"
+            yield from (f"  {name:{_NAME}} {text}" for name, text in facts)
+            yield ""

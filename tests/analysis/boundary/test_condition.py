@@ -1,0 +1,84 @@
+"""Conditions of the keys of one run: two levels, and runs that say nothing."""
+
+from __future__ import annotations
+
+import itertools
+
+from pytest_hetgpu.analysis.boundary.condition import CellRun, Ran, State, against_passes, conditions, judged
+from pytest_hetgpu.analysis.boundary.space import Relation, Space
+from pytest_hetgpu.analysis.boundary.summary import PASSES, summary
+
+OK = (CellRun(Ran.PASSED),)
+CELLS = tuple(
+    {"transport": transport, "memory": memory, "size": size}
+    for transport, memory, size in itertools.product(("tcp", "shm", "rc"), ("host", "guarded"), ("1K", "2K", "4K"))
+)
+SPACE = Space(CELLS, ("transport", "memory", "size"), {"size": ("1K", "2K", "4K")})
+
+
+def failed(key: str, ran: Ran = Ran.FAILED) -> tuple[CellRun, ...]:
+    return (CellRun(ran, key),)
+
+
+def runs() -> dict[int, tuple[CellRun, ...]]:
+    """Guarded memory fails: over tcp by size, elsewhere by one key."""
+    found: dict[int, tuple[CellRun, ...]] = {}
+    for place, cell in enumerate(CELLS):
+        if cell["memory"] == "host":
+            found[place] = OK
+        elif cell["transport"] == "tcp":
+            found[place] = failed("small" if cell["size"] in ("1K", "2K") else "large")
+        else:
+            found[place] = failed("other")
+    return found
+
+
+def test_where_it_fails_and_which_way() -> None:
+    small, large, other = conditions(SPACE, runs())
+    assert [one.found.key for one in (small, large, other)] == ["small", "large", "other"]
+    (term,) = small.found.terms
+    assert {(one.literal.axis, one.literal.relation, one.literal.values) for one in term.literals} == {
+        ("memory", Relation.EQUAL, ("guarded",)),
+        ("transport", Relation.EQUAL, ("tcp",)),
+        ("size", Relation.AT_MOST, ("2K",)),
+    }
+    assert small.found.keys == ("small", "large", "other")
+    printed = summary(SPACE, runs(), small)
+    assert (printed.support.matching, printed.support.failing, printed.support.failing_beyond) == (2, 2, 0)
+    shown = {one.axis: (one.values, one.shown) for one in printed.required}
+    assert shown["memory"] == (("host",), (PASSES,))
+    assert shown["size"] == (("4K",), ("large",))
+    assert shown["transport"] == (("shm", "rc"), ("other",))
+
+
+def test_any_failure() -> None:
+    found = judged(SPACE, against_passes(SPACE, runs()))
+    (term,) = found.found.terms
+    assert [one.literal.values for one in term.literals] == [("guarded",)]
+    assert found.state is State.OPEN
+
+
+def test_a_less_exact_key_says_nothing() -> None:
+    seen = runs()
+    seen[3] = failed("SIGSEGV@lib!f")
+    seen[4] = failed("SIGSEGV")
+    exact = next(one for one in conditions(SPACE, seen) if one.found.key == "SIGSEGV@lib!f")
+    assert 4 not in exact.found.seen.passes
+    assert 4 not in exact.found.seen.fails
+
+
+def test_a_lost_network_counts_for_its_own_key_only() -> None:
+    seen = runs()
+    seen[0] = failed("peer-lost@n", Ran.LOST)
+    small = next(one for one in conditions(SPACE, seen) if one.found.key == "small")
+    lost = next(one for one in conditions(SPACE, seen) if one.found.key == "peer-lost@n")
+    assert 0 not in {*small.found.seen.passes, *small.found.seen.fails}
+    assert lost.found.seen.fails == {0: 1}
+
+
+def test_a_cell_seen_both_ways_makes_its_condition_flaky() -> None:
+    seen = {place: OK if cell["memory"] == "host" else failed("f") for place, cell in enumerate(CELLS)}
+    seen[3] = (*OK, *failed("f"))
+    (flaky,) = conditions(SPACE, seen)
+    assert flaky.state is State.FLAKY
+    assert [one.literal.values for one in flaky.found.terms[0].literals] == [("guarded",)]

@@ -1,0 +1,79 @@
+"""The condition of a failure in reports and on the command line."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pytest_hetgpu.cli.main import main
+from pytest_hetgpu.model.failure import Signature
+from pytest_hetgpu.model.outcome import Outcome
+from pytest_hetgpu.model.verdict import Kind, Verdict
+from pytest_hetgpu.reporting.boundary import boundaries, of_cell
+from pytest_hetgpu.reporting.boundary_lines import boundary_lines, where
+from pytest_hetgpu.reporting.report import build
+from pytest_hetgpu.store.cells import CellRecord, CellState
+from tests.reporting.report_samples import RERUN
+
+KEY = "SIGSEGV@libuct.so!put"
+
+
+def cell(transport: str, workload: str, kind: Kind, key: str = KEY) -> CellRecord:
+    failed = kind is not Kind.PASSED
+    signature = Signature(kind, key, "line", 1) if failed else None
+    facts = {"memory": "guarded" if workload == "guarded" else "host"}
+    outcome = Outcome(kind, Verdict.NEW if failed else Verdict.OK, signature=signature, facts=facts)
+    label = f"{transport}-{workload}"
+    axes = {"transport": transport, "workload": workload}
+    return CellRecord("m", label, label, axes, state=CellState.JUDGED, outcome=outcome)
+
+
+CELLS = [
+    *(cell(transport, workload, Kind.PASSED) for transport in ("tcp", "shm", "rc") for workload in ("send", "reduce")),
+    *(cell(transport, "guarded", Kind.CRASH) for transport in ("tcp", "shm")),
+    cell("rc", "guarded", Kind.ERROR, "MPI_ERR_OTHER"),
+]
+
+
+def test_it_is_a_few_lines() -> None:
+    ((matrix, found),) = boundaries(CELLS)
+    assert (matrix, [one.key for one in found]) == ("m", ["", KEY, "MPI_ERR_OTHER"])
+    lines = dict(boundary_lines(found[1]))
+    assert where(found[0]) == "workload=guarded (i.e. memory=guarded)"
+    assert lines["where"] == "workload=guarded (i.e. memory=guarded) and transport=all but rc"
+    assert lines["support"] == "all 2 matching cells fail this way (all were run), 0 of 7 others"
+    assert lines["required"] == "workload: send, reduce pass; transport: rc fails otherwise (MPI_ERR_OTHER)"
+    assert lines["no effect"] == "transport (tcp, shm)"
+    assert of_cell({"m": found}, CELLS[-1]) is found[2]
+    assert of_cell({"m": found}, CELLS[0]) is None
+
+
+def test_excluded_cells_do_not_count() -> None:
+    skipped = replace(CELLS[-1], outcome=Outcome(Kind.SKIPPED, Verdict.NOT_RUN, why="excluded"))
+    ((_, (only,)),) = boundaries([*CELLS[:-1], skipped])
+    assert where(only) == "workload=guarded (i.e. memory=guarded)"
+    assert only.support.matching == 2
+
+
+def test_runs_of_the_same_cells_are_joined() -> None:
+    flaky = [replace(one, outcome=Outcome(Kind.PASSED, Verdict.OK)) for one in CELLS[6:7]]
+    ((_, found),) = boundaries([*CELLS, *flaky])
+    assert found[0].state == "flaky"
+
+
+def test_a_folder_of_no_run_is_a_usage_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["boundary", str(tmp_path)]) == 4
+    assert "not the folder of a run" in capsys.readouterr().err
+
+
+SAMPLE = Path(__file__).parents[2] / "reports" / "sample"
+
+
+def test_of_a_run_without_failures_nothing_is_written(tmp_path: Path) -> None:
+    (tmp_path / "boundary.json").write_text(json.dumps({}))
+    (tmp_path / "journal").mkdir()
+    build(tmp_path, RERUN)
+    assert not (tmp_path / "boundary.json").exists()
