@@ -32,14 +32,14 @@ class Ran(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class CellRun:
+class RunEnd:
     """One run of a cell; `key` is that of its failure. Runs that show nothing are left out."""
 
     ran: Ran
     key: str = ""
 
 
-Runs = Mapping[int, Sequence[CellRun]]
+Runs = Mapping[int, Sequence[RunEnd]]
 """The runs of each cell that was run."""
 
 
@@ -72,8 +72,8 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Condition:
-    """A condition, and how well it is known.
+class Boundary:
+    """The condition of a failure, and how well it is known.
 
     `rivals` are other conditions that the runs leave possible, and `separating` is the cell that parts them.
     """
@@ -84,7 +84,7 @@ class Condition:
     separating: int | None = None
 
 
-def conditions(space: Space, runs: Runs) -> tuple[Condition, ...]:
+def conditions(space: Space, runs: Runs) -> tuple[Boundary, ...]:
     """Return the condition of each key, in the order of the cells that failed with it."""
     keys = tuple(dict.fromkeys(run.key for cell in sorted(runs) for run in runs[cell] if run.ran is not Ran.PASSED))
     outer = {key: against_passes(space, runs, key) for key in keys}
@@ -145,7 +145,7 @@ def _of(counts: Mapping[int, int], mask: int) -> dict[int, int]:
     return {cell: count for cell, count in counts.items() if mask >> cell & 1}
 
 
-def judged(space: Space, found: Found) -> Condition:
+def judged(space: Space, found: Found) -> Boundary:
     """Return a condition with its state, its rivals, and the cell that parts them."""
     seen = found.seen
     rivals, left = [], seen
@@ -163,4 +163,4 @@ def judged(space: Space, found: Found) -> Condition:
         state = State.OPEN
     else:
         state = State.ESTABLISHED
-    return Condition(found, state, tuple(rivals[:3]), cell)
+    return Boundary(found, state, tuple(rivals[:3]), cell)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
-from pytest_hetgpu.analysis.boundary.condition import CellRun, Ran, Runs
+from pytest_hetgpu.analysis.boundary.condition import Ran, RunEnd, Runs
 from pytest_hetgpu.analysis.boundary.space import Space
 from pytest_hetgpu.model.outcome import Outcome
 from pytest_hetgpu.model.sizes import parse_size
@@ -93,7 +93,7 @@ def runs_of(cells: Sequence[RanCell]) -> Runs:
     return {place: runs for place, runs in found.items() if runs}
 
 
-def _runs(outcome: Outcome) -> Iterator[CellRun]:
+def _runs(outcome: Outcome) -> Iterator[RunEnd]:
     """Yield the attempts of a cell, then its last run."""
     for attempt in outcome.attempts:
         yield from _run(attempt.kind, attempt.key)
@@ -101,8 +101,8 @@ def _runs(outcome: Outcome) -> Iterator[CellRun]:
         yield from _run(outcome.kind, outcome.signature.key if outcome.signature else "")
 
 
-def _run(kind: Kind, key: str) -> Iterator[CellRun]:
+def _run(kind: Kind, key: str) -> Iterator[RunEnd]:
     if kind in _PASSED:
-        yield CellRun(Ran.PASSED)
+        yield RunEnd(Ran.PASSED)
     elif key and kind not in _NOTHING:
-        yield CellRun(Ran.LOST if kind in _SURROUNDINGS else Ran.FAILED, key)
+        yield RunEnd(Ran.LOST if kind in _SURROUNDINGS else Ran.FAILED, key)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from pytest_hetgpu.analysis.boundary.condition import Condition, Ran, Runs
+from pytest_hetgpu.analysis.boundary.condition import Boundary, Ran, Runs
 from pytest_hetgpu.analysis.boundary.search import Term
 from pytest_hetgpu.analysis.boundary.space import Candidate, Literal, Relation, Space, places, union
 
@@ -51,7 +51,7 @@ class Summary:
 PASSES, NOT_RUN = "passes", "not run"
 
 
-def summary(space: Space, runs: Runs, condition: Condition) -> Summary:
+def summary(space: Space, runs: Runs, condition: Boundary) -> Summary:
     """Return the facts about a condition."""
     found = condition.found
     tried = union(1 << cell for cell in runs)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 
-from pytest_hetgpu.analysis.boundary.condition import CellRun, Ran, State, against_passes, conditions, judged
+from pytest_hetgpu.analysis.boundary.condition import Ran, RunEnd, State, against_passes, conditions, judged
 from pytest_hetgpu.analysis.boundary.space import Relation, Space
 from pytest_hetgpu.analysis.boundary.summary import PASSES, summary
 
-OK = (CellRun(Ran.PASSED),)
+OK = (RunEnd(Ran.PASSED),)
 CELLS = tuple(
     {"transport": transport, "memory": memory, "size": size}
     for transport, memory, size in itertools.product(("tcp", "shm", "rc"), ("host", "guarded"), ("1K", "2K", "4K"))
@@ -16,13 +16,13 @@ CELLS = tuple(
 SPACE = Space(CELLS, ("transport", "memory", "size"), {"size": ("1K", "2K", "4K")})
 
 
-def failed(key: str, ran: Ran = Ran.FAILED) -> tuple[CellRun, ...]:
-    return (CellRun(ran, key),)
+def failed(key: str, ran: Ran = Ran.FAILED) -> tuple[RunEnd, ...]:
+    return (RunEnd(ran, key),)
 
 
-def runs() -> dict[int, tuple[CellRun, ...]]:
+def runs() -> dict[int, tuple[RunEnd, ...]]:
     """Guarded memory fails: over tcp by size, elsewhere by one key."""
-    found: dict[int, tuple[CellRun, ...]] = {}
+    found: dict[int, tuple[RunEnd, ...]] = {}
     for place, cell in enumerate(CELLS):
         if cell["memory"] == "host":
             found[place] = OK
