@@ -82,7 +82,7 @@ def _shown(shown: Sequence[str]) -> str:
         return "not run"
     if shown == (PASSES,):
         return "pass{es}"
-    return "pass or fail otherwise" if PASSES in shown else "fail{s} otherwise"
+    return "pass{es} or fail{s} otherwise" if PASSES in shown else "fail{s} otherwise"
 
 
 def _others(values: Sequence[str], *, alone: bool) -> str:

@@ -148,7 +148,7 @@ def _boundaries(record: RunRecord) -> Mapping[str, Sequence[Summary]]:
         return {}
     from pytest_hetgpu.reporting.boundary import boundaries
 
-    return dict(boundaries(record.cells))
+    return {matrix: found for matrix, found in boundaries(record.cells) if found}
 
 
 def _conditions(limits: Mapping[str, Sequence[Summary]]) -> Callable[[CellRecord], Summary | None]:

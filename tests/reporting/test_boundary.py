@@ -64,6 +64,29 @@ def test_runs_of_the_same_cells_are_joined() -> None:
     assert found[0].state == "flaky"
 
 
+def test_failures_of_the_surroundings_alone_have_conditions() -> None:
+    lost = [
+        cell("tcp", "send", Kind.LAUNCH_FAILURE, "no-host@ssh"),
+        cell("shm", "send", Kind.LAUNCH_FAILURE, "no-program@a"),
+    ]
+    ((_, found),) = boundaries([*lost, *CELLS[3:6]])
+    assert [one.key for one in found] == ["", "no-host@ssh", "no-program@a"]
+    assert (found[0].support.run, found[1].support.failing) == (0, 1)
+
+
+def test_a_failure_without_a_signature_counts() -> None:
+    wrong = cell("rc", "reduce", Kind.WRONG_RESULT)
+    wrong = replace(wrong, outcome=replace(wrong.outcome, signature=None))
+    ((_, found),) = boundaries([*CELLS[:5], wrong])
+    assert [(one.key, one.support.failing) for one in found] == [("wrong_result", 1)]
+
+
+def test_of_ten_thousand_cells() -> None:
+    axes = [(f"t{a}", f"w{b}") for a in range(100) for b in range(100)]
+    ((_, (only,)),) = boundaries([cell(*pair, Kind.CRASH if pair[0] == "t3" else Kind.PASSED) for pair in axes])
+    assert where(only) == "transport=t3"
+
+
 def test_a_folder_of_no_run_is_a_usage_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["boundary", str(tmp_path)]) == 4
     assert "not the folder of a run" in capsys.readouterr().err

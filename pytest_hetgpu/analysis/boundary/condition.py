@@ -18,6 +18,7 @@ from pytest_hetgpu.analysis.boundary.space import Space, places, union
 
 ANY_FAILURE = ""
 """The key under which all failures are held against passes."""
+MOST_KEYS = 50
 _REPEATS = 3
 _LIKELY = 0.05
 
@@ -85,8 +86,9 @@ class Boundary:
 
 
 def conditions(space: Space, runs: Runs) -> tuple[Boundary, ...]:
-    """Return the condition of each key, in the order of the cells that failed with it."""
-    keys = tuple(dict.fromkeys(run.key for cell in sorted(runs) for run in runs[cell] if run.ran is not Ran.PASSED))
+    """Return the condition of each key, in the order of the cells that failed with it; of the first MOST_KEYS."""
+    failed = dict.fromkeys(run.key for cell in sorted(runs) for run in runs[cell] if run.ran is not Ran.PASSED)
+    keys = tuple(failed)[:MOST_KEYS]
     outer = {key: against_passes(space, runs, key) for key in keys}
     regions: dict[int, list[str]] = {}
     for key, found in outer.items():
@@ -159,7 +161,9 @@ def judged(space: Space, found: Found) -> Boundary:
         state = State.FLAKY
     elif cell is None and rivals:
         state = State.SAME
-    elif rivals or any(gaps(space, seen, term) for term in found.terms) or max(seen.fails.values()) < _REPEATS:
+    elif (
+        rivals or any(gaps(space, seen, term) for term in found.terms) or max(seen.fails.values(), default=0) < _REPEATS
+    ):
         state = State.OPEN
     else:
         state = State.ESTABLISHED

@@ -60,11 +60,6 @@ class Observations:
         fails, passes = self.runs(mask)
         return _log_beta(fails + _ALPHA, passes + _BETA) - _log_beta(_ALPHA, _BETA)
 
-    def rate(self, mask: int) -> float:
-        """Return the rate at which runs of these cells fail, by the prior and the runs."""
-        fails, passes = self.runs(mask)
-        return (fails + _ALPHA) / (fails + passes + _ALPHA + _BETA)
-
 
 def _log_beta(a: float, b: float) -> float:
     return math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)

@@ -51,9 +51,7 @@ def _follows(name: str, cells: Sequence[RanCell], axes: Sequence[str]) -> _Rule 
         for some in combinations(axes, count):
             values: dict[tuple[str | None, ...], str] = {}
             if all(
-                values.setdefault(tuple(map(cell.values.get, some)), cell.facts.get(name, ""))
-                == cell.facts.get(name, "")
-                for cell in ran
+                values.setdefault(_at(cell, some), cell.facts.get(name, "")) == cell.facts.get(name, "") for cell in ran
             ):
                 return (some, values) if len({*values.values()}) > 1 else None
     return None
@@ -104,5 +102,6 @@ def _runs(outcome: Outcome) -> Iterator[RunEnd]:
 def _run(kind: Kind, key: str) -> Iterator[RunEnd]:
     if kind in _PASSED:
         yield RunEnd(Ran.PASSED)
-    elif key and kind not in _NOTHING:
-        yield RunEnd(Ran.LOST if kind in _SURROUNDINGS else Ran.FAILED, key)
+    elif kind not in _NOTHING:
+        # A failure without a signature is one of its kind.
+        yield RunEnd(Ran.LOST if kind in _SURROUNDINGS else Ran.FAILED, key or kind.value)

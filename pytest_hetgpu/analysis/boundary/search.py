@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import heapq
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_
@@ -15,6 +16,7 @@ DEEPEST = 3
 MOST_TERMS = 3
 _MOST_SEEDS = 5
 _MOST_KEPT = 400
+_MOST_LONGER = 200
 # Of conditions of one length, an equality is the plainer one.
 _ODD = {
     Relation.EQUAL: 0.0,
@@ -60,40 +62,35 @@ def without(seen: Observations, mask: int) -> Observations:
 
 
 def hypotheses(space: Space, seen: Observations, seed: int, deepest: int = DEEPEST) -> Sequence[Term]:
-    """Return the best conjunctions that hold for the failing cell `seed`, the best first."""
+    """Return the best conjunctions that hold for the failing cell `seed`, the best first.
+
+    Only the best ones of a length are made longer, and only until no longer one can be better.
+    """
     found = space.true_of(seed, seen.failing, seen.failing | seen.passing)
     price = math.log(max(2, len(found)))
-    best: dict[int, Term] = {}
-    for literals, mask in _conjunctions(found, space.everything, seen, deepest):
-        outside = (seen.failing & ~mask).bit_count()
-        # Failing cells outside need further terms.
-        cost = price * (len(literals) + (1 + math.log2(1 + outside) if outside else 0))
-        cost += sum(_ODD[one.literal.relation] for one in literals)
-        term = Term(literals, mask, seen.evidence(mask) - cost)
-        if mask not in best or best[mask].score < term.score:
-            best[mask] = term
+    level = [_term((), space.everything, seen, price)]
+    best = {space.everything: level[0]}
+    for length in range(1, deepest + 1):
+        if max(term.score for term in best.values()) >= -price * length:
+            break
+        longer = {}
+        for term in level:
+            for literal in found:
+                mask = term.mask & literal.mask
+                if mask == term.mask or mask in best or mask in longer:
+                    continue
+                longer[mask] = _term((*term.literals, literal), mask, seen, price)
+        best |= longer
+        open_ones = (term for term in longer.values() if seen.flaky or term.mask & seen.passing)
+        level = heapq.nlargest(_MOST_LONGER, open_ones, key=lambda term: term.score)
     return sorted(best.values(), key=lambda term: (-term.score, -term.mask.bit_count()))[:_MOST_KEPT]
 
 
-def _conjunctions(
-    found: Sequence[Candidate], everything: int, seen: Observations, deepest: int
-) -> Iterator[tuple[tuple[Candidate, ...], int]]:
-    """Yield conjunctions with their cells. One that no passing cell contradicts is not made longer."""
-    yield (), everything
-    level: list[tuple[tuple[Candidate, ...], int, int]] = [((), everything, 0)]
-    for _ in range(deepest):
-        longer: list[tuple[tuple[Candidate, ...], int, int]] = []
-        for literals, mask, start in level:
-            for place in range(start, len(found)):
-                one = found[place]
-                both = mask & one.mask
-                if both == mask or any(both == earlier.mask for earlier in literals):
-                    continue
-                made = (*literals, one)
-                yield made, both
-                if both & seen.passing or seen.flaky:
-                    longer.append((made, both, place + 1))
-        level = longer
+def _term(literals: tuple[Candidate, ...], mask: int, seen: Observations, price: float) -> Term:
+    outside = (seen.failing & ~mask).bit_count()
+    # Failing cells outside need further terms.
+    cost = price * (len(literals) + (1 + math.log2(1 + outside) if outside else 0))
+    return Term(literals, mask, seen.evidence(mask) - cost - sum(_ODD[one.literal.relation] for one in literals))
 
 
 def _seeds(failing: int) -> Sequence[int]:

@@ -54,7 +54,8 @@ PASSES, NOT_RUN = "passes", "not run"
 def summary(space: Space, runs: Runs, condition: Boundary) -> Summary:
     """Return the facts about a condition."""
     found = condition.found
-    tried = union(1 << cell for cell in runs)
+    # A lost network is no failure that counts for all of them.
+    tried = union(1 << cell for cell in runs) if found.key else found.seen.failing | found.seen.passing
     failing = found.seen.failing
     support = Support(
         found.mask.bit_count(),
