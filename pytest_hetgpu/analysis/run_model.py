@@ -32,6 +32,8 @@ _SENT = frozenset(("SIGTERM", "SIGKILL", "SIGINT", "SIGHUP", "SIGCONT", "SIGUSR1
 _OWN = frozenset(("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL"))
 _EFFECTS = frozenset((Kind.CRASH, Kind.ERROR, Kind.LAUNCH_FAILURE, Kind.NETWORK_FAILURE))
 _LAUNCHERS = ("mpirun", "mpiexec", "orterun", "prterun", "orted", "prted", "hydra", "launcher", "flux", "daemon")
+# Libraries that only ranks, or their launcher after the script, call.
+_OF_RANKS = frozenset(("c10d-store", "nccl", "rccl", "gloo", "torch"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +86,12 @@ def is_of_program(match: FailureMatch) -> bool:
 
 def _before_ranks(matches: Sequence[FailureMatch], course: Course) -> Sequence[FailureMatch]:
     """Return failures of scripts before the ranks were up as survived, if another than a launch failed later."""
-    started = course.started if any(map(_of_script, matches)) else None
+    if not any(map(_of_script, matches)):
+        return matches
+    shown = [match.signature.line for match in matches if match.fatal and _place(match) in _OF_RANKS]
+    started = min((line for line in (course.started, *shown) if line is not None), default=None)
     if started is None or not any(
-        match.fatal and match.signature.line > started and match.signature.kind is not Kind.LAUNCH_FAILURE
+        match.fatal and match.signature.line >= started and match.signature.kind is not Kind.LAUNCH_FAILURE
         for match in matches
     ):
         return matches
@@ -203,8 +208,11 @@ def _follows_limit(match: FailureMatch, line: int) -> bool:
 
 
 def _of_launcher(match: FailureMatch) -> bool:
-    place = match.signature.key.partition("@")[2]
-    return any(name in place for name in _LAUNCHERS)
+    return any(name in _place(match) for name in _LAUNCHERS)
+
+
+def _place(match: FailureMatch) -> str:
+    return match.signature.key.partition("@")[2]
 
 
 def _of_others(matches: Sequence[FailureMatch], _: Course) -> Sequence[FailureMatch]:
@@ -237,10 +245,8 @@ def _far(match: FailureMatch) -> int:
 
 def _is_limit(match: FailureMatch) -> bool:
     """Return whether a scheduler, or a program that ends others, reports that it ended the run."""
-    _, _, by = match.signature.key.partition("@")
-    return (
-        match.fatal and match.signature.kind is Kind.TIMEOUT and by not in ("program", "nccl", "c10d", "gloo", "torch")
-    )
+    of_program = _place(match) in ("program", "nccl", "c10d", "gloo", "torch")
+    return match.fatal and match.signature.kind is Kind.TIMEOUT and not of_program
 
 
 def _consequence(match: FailureMatch) -> FailureMatch:

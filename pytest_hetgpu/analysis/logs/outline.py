@@ -16,6 +16,8 @@ from pytest_hetgpu.model.lazy_regex import lazy
 
 _WINDOW = 150
 _FEWEST = 2
+_ENOUGH = 8
+_NEARLY_ALL = 0.97
 _MOST = 64
 _LONGEST = 1000
 
@@ -103,11 +105,17 @@ def first_rank_line(head: Iterable[str], texts: Iterable[str]) -> int | None:
     """Return the number of the first line that only a rank writes, from the first lines of the log.
 
     `texts` are the same lines without prefixes. Help texts between rules, and messages about a start, are not of ranks.
+    A tag that nearly all of the lines have distinguishes none.
     """
+    lines = list(zip(head, texts, strict=True))
+    tags = [is_rank_line(whole) for whole, text in lines if text.strip()]
+    tagged = len(tags) >= _ENOUGH and sum(tags) >= _NEARLY_ALL * len(tags)
     inside = False
-    for number, (whole, text) in enumerate(zip(head, texts, strict=True), 1):
+    for number, (whole, text) in enumerate(lines, 1):
         inside ^= _RULE.match(text) is not None
-        if not inside and not _ABOUT_START.search(whole) and (is_rank_line(whole) or is_rank_line(text)):
+        if inside or _ABOUT_START.search(text if tagged else whole):
+            continue
+        if is_rank_line(text) or (not tagged and is_rank_line(whole)):
             return number
     return None
 

@@ -24,6 +24,7 @@ from pytest_hetgpu.analysis.logs.prefix_tokens import (
     RANK_IN_BRACKET,
     RANKED,
     TAG,
+    TIME,
     TIME_FORMS,
     WORD,
     is_content,
@@ -40,6 +41,11 @@ _ENOUGH = 8
 _MOST_KNOWN = 0.9
 _LONGEST_NUMBER = 12
 _LONGEST = 400
+# A line that is nothing but the end of a program, or of one of its ranks.
+_LAST_WORD = re.compile(r"(?i:(?:\[?rank \d+\]?:? )?(?:done|finished|completed|success|succeeded|passed)[.!]?\s*$)")
+# A time in brackets behind a prefix is that of the line itself.
+_SECOND_TIME = re.compile(rf"\[{TIME}\]")
+_NEAR = 60
 _SIGNS = frozenset(":|>-│┃#*")
 
 
@@ -253,7 +259,10 @@ def _is_wrapped(spot: _Spot, gap: str) -> bool:
 
 
 def _is_start(spot: _Spot) -> bool:
-    return spot.line.startswith("Traceback (", spot.at) or is_content(spot.line, spot.at)
+    line, at = spot.line, spot.at
+    if line.startswith("Traceback (", at) or is_content(line, at):
+        return True
+    return _LAST_WORD.match(line, at) is not None or _SECOND_TIME.search(line, at, at + _NEAR) is not None
 
 
 def _ended(tokens: Sequence[_Token], spots: Sequence[_Spot]) -> list[_Token]:

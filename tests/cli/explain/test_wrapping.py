@@ -50,6 +50,22 @@ mpirun noticed that process rank 0 with PID 0 on node node1 exited on signal 11 
 --------------------------------------------------------------------------
 """.splitlines()
 
+# Runs whose only sign of success is their last word.
+STEPS = [*(f"step {step} loss {2.4 - step / 10:.4f}" for step in range(6)), "done"]
+RANKS = [*STEPS[:-1], "[rank 1] finished", "step 6 loss 1.8000", "[rank 0] finished"]
+# Made up after PyTorch's ProcessGroupNCCL.cpp: what a script could not do before is not the reason.
+SCRIPT = [
+    "Error: environment script not found at:",
+    "Path : /opt/env/bin/setup",
+    "Error: No such file or directory",
+    *("starting", "loading data", "building the model", "starting the training", "waiting for the others"),
+    *TRACEBACK[3:-1],
+    "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:1275, unhandled cuda error, NCCL 2.18.3",
+    "ncclUnhandledCudaError: Call to CUDA function failed.",
+    "Last error:",
+    "[Proxy Service 4] Failed to execute operation Connect from rank 4, retcode 3",
+]
+
 
 def lines_of(path: Path) -> list[str]:
     """Return the lines of a log; it has no prefixes, and a form feed ends none."""
@@ -82,7 +98,7 @@ def check(wrap: str, lines: Sequence[str], expected: dict[str, Any], log: Path) 
 def small(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[list[str], dict[str, Any]]]:
     """Some logs and their answers."""
     log = tmp_path_factory.mktemp("bare") / "a.log"
-    logs = [TRACEBACK, UCX, *map(lines_of, sorted(DATA.glob("*.log"))[:8])]
+    logs = [TRACEBACK, UCX, STEPS, RANKS, SCRIPT, *map(lines_of, sorted(DATA.glob("*.log"))[:8])]
     found = []
     for lines in logs:
         log.write_text("\n".join(lines) + "\n", encoding="utf-8")

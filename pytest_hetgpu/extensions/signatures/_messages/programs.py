@@ -86,6 +86,8 @@ NOISE = lazy(
             r"error (?:code|handl|messag|norm|bar|log|report|check|correct|estimat|toleran|rate)",
             r"(?i:\b(?:no|0|zero|without|any|if|on|max|min|mean|avg|rms|abs|rel\w*|absolute|l[12])[ _-]?errors?\b)",
             r"(?i:\berrors?\b\W{0,4}[-+]?(?:\d|nan|inf)[\d.eE+-]*\s*(?:%|$|,|\)|\||\w{1,3}\b))|^\s*#|^\s*-{1,2}\w",
+            # The heading of a part of torch.distributed's NCCL errors (NCCLUtils.cpp)
+            r"^\W*Last error:\s*$",
             r"^\W*(?i:done|finished|completed|success\w*)\b",
             r"\b[Rr]etry|[Rr]eset\b(?! by)|\bignor|[Ff]alling back|[Ff]all back|continuing|non-fatal|\bOK\b|^\S* ?\$ ",
             r"\b(?:CUDA|cuda|HIP|hip|ncc?l)\w* ?[Ee]rror|error while loading|symbol lookup error|undefined symbol",
