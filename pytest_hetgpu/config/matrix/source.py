@@ -21,6 +21,7 @@ MAX_BYTES = 1_000_000
 MAX_DEPTH = 32
 MAX_VALUES = 200_000
 
+_TOO_DEEP = f"nested more than {MAX_DEPTH} levels deep"
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _STANDARD = "tag:yaml.org,2002:"
 _NULLS = frozenset(("", "~", "null", "Null", "NULL"))
@@ -118,6 +119,8 @@ def _malformed(error: yaml.MarkedYAMLError, text: str) -> SourceError:
     """Convert a parser error, with the place that opened the broken value and the character that broke it."""
     start, mark = error.context_mark, error.problem_mark or error.context_mark
     line = mark.line + 1 if mark else None
+    if "nesting depth" in str(error.problem):  # the limit of libyaml since PyYAML 6.0.4
+        return SourceError(line, _TOO_DEEP)
     began = start.line + 1 if start else line
     context = f"{error.context}{f' that begins in line {began}' if began != line else ''}: " if error.context else ""
     rows = text.splitlines()
@@ -186,7 +189,7 @@ class _Builder:
 
     def start(self, node: Sequence | Mapping, anchor: str | None) -> None:
         if len(self.open) >= MAX_DEPTH:
-            raise SourceError(node.line, f"nested more than {MAX_DEPTH} levels deep")
+            raise SourceError(node.line, _TOO_DEEP)
         if self.open and isinstance(self.open[-1], Mapping) and self.keys[-1] is None:
             raise SourceError(node.line, "a list or map cannot be a key")
         if anchor:

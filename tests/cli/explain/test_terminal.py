@@ -94,7 +94,7 @@ def test_a_terminal_that_knows_no_umlauts(tmp_path: Path, terminal: dict[str, st
     log.write_text('Traceback (most recent call last):\n  File "a.py", line 1, in x\nValueError: nö\n', "utf-8")
     done = subprocess.run(
         [sys.executable, "-m", "pytest_hetgpu.cli", "explain", str(log)],
-        env={**os.environ, **terminal},
+        env={name: value for name, value in os.environ.items() if name != "PYTHONIOENCODING"} | terminal,
         capture_output=True,
         check=False,
     )

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from pytest_hetgpu.errors import ProvisionError
+from pytest_hetgpu.extensions.package_data import packaged
 from pytest_hetgpu.extensions.runtimes._docker import base_images, images
 from pytest_hetgpu.extensions.runtimes._docker.address import Address
 from pytest_hetgpu.extensions.runtimes._docker.engine import Engine, EngineGone, engine_of
 from pytest_hetgpu.extensions.runtimes.base import Deployment
 from pytest_hetgpu.model.job import ConnectionInfo, Image
 
-ROOT = Path(__file__).resolve().parents[3]
 NAME = "hetgpu-base:bookworm"
 
 
@@ -52,7 +52,7 @@ def test_the_script_is_the_one_that_comes_with_the_package(tmp_path: Path, monke
     (tmp_path / "containers").mkdir()
     (tmp_path / "containers" / "make-base").write_text("touch hostile")
     monkeypatch.chdir(tmp_path)
-    assert base_images._script() == ROOT / "containers" / "make-base"
+    assert base_images._script() == packaged("containers") / "make-base"
     monkeypatch.setattr(base_images, "PACKAGE", tmp_path / "pytest_hetgpu")
     assert base_images._script() is None
 
@@ -68,7 +68,7 @@ def test_without_mmdebstrap_the_command_is_named(tmp_path: Path, monkeypatch: py
     assert refused(local()) == (
         "node0: the Docker engine at unix:///nowhere/docker.sock lacks the base image hetgpu-base:bookworm, which no "
         "registry has, and it is not made here (there is no mmdebstrap: `apt-get install mmdebstrap`): make it as root "
-        f"with `bash {ROOT}/containers/make-base bookworm`"
+        f"with `bash {packaged('containers')}/make-base bookworm`"
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("xdist")
+pytest.importorskip("xdist.scheduler")
 
 from pytest_hetgpu.session.xdist.waiting import Task
 from pytest_hetgpu.session.xdist.workers import HostScheduling
