@@ -28,7 +28,7 @@ axes:
 def mode(request: pytest.FixtureRequest) -> tuple[str, ...]:
     """pytest without xdist, with it and no workers, with two workers."""
     if request.param != "plain":
-        found = importlib.util.find_spec("xdist")
+        found = importlib.util.find_spec("xdist.plugin")
         if not found and "xdist" in os.environ.get("HETGPU_REQUIRE", ""):
             pytest.fail("pytest-xdist is not installed")
         if not found:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("xdist")
+pytest.importorskip("xdist.plugin")
 pytestmark = pytest.mark.usefixtures("stacks")
 
 Latest = Callable[[], Path]

@@ -37,7 +37,7 @@ def test_what_runs_is_seen_and_nothing_of_it_stays(
     pytester: pytest.Pytester, matrix: Matrix, gate: Path, arguments: tuple[str, ...]
 ) -> None:
     if "-n2" in arguments:
-        pytest.importorskip("xdist")
+        pytest.importorskip("xdist.plugin")
     matrix(("good", "wait"))
     terminal = start(pytester, *arguments)
     shown = terminal.until(lambda text: VIEW in text and "measured allreduce, 1K" in text)

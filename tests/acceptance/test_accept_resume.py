@@ -255,7 +255,7 @@ def test_a_disk_that_is_full_ends_the_session_in_order(
 def test_a_worker_that_is_killed_costs_its_cell_only(
     run_pytest: Run, matrix: Write, latest: Latest, pytester: pytest.Pytester, nothing_left: None
 ) -> None:
-    pytest.importorskip("xdist")
+    pytest.importorskip("xdist.plugin")
     matrix(HOWS)
     fifo = pytester.path / "fifo"
     os.mkfifo(fifo)

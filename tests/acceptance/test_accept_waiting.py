@@ -43,7 +43,7 @@ def test_the_view_says_who_is_waited_for(pytester: pytest.Pytester, busy: HostLo
 @pytest.mark.parametrize("workers", [("-p", "no:xdist"), ("-n2",)])
 def test_a_log_has_a_line_of_it(pytester: pytest.Pytester, busy: HostLock, workers: tuple[str, ...]) -> None:
     if "-n2" in workers:
-        pytest.importorskip("xdist")
+        pytest.importorskip("xdist.plugin")
     command = (*ARGV, *workers)
     with subprocess.Popen(command, cwd=pytester.path, stdout=subprocess.PIPE, text=True) as session:
         assert session.stdout

@@ -13,7 +13,7 @@ import pytest
 
 from tests.acceptance.test_accept_hosts import two_hosts
 
-pytest.importorskip("xdist")
+pytest.importorskip("xdist.plugin")
 pytestmark = pytest.mark.usefixtures("stacks", "two_hosts")
 __all__ = ["two_hosts"]
 

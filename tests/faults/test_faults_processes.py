@@ -23,14 +23,14 @@ Workers = tuple[str, ...]
 @pytest.fixture(params=[pytest.param(ALONE, id="alone", marks=AT_NIGHT), pytest.param(TWO, id="workers")])
 def workers(request: pytest.FixtureRequest, lacking: Callable[[str, str], None]) -> Workers:
     """Without pytest-xdist, and with two workers."""
-    if request.param and importlib.util.find_spec("xdist") is None:
+    if request.param and importlib.util.find_spec("xdist.plugin") is None:
         lacking("xdist", "pytest-xdist is not installed")
     return tuple(request.param)
 
 
 @pytest.fixture
 def two_workers(lacking: Callable[[str, str], None]) -> Workers:
-    if importlib.util.find_spec("xdist") is None:
+    if importlib.util.find_spec("xdist.plugin") is None:
         lacking("xdist", "pytest-xdist is not installed")
     return TWO
 

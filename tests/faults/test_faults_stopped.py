@@ -36,7 +36,7 @@ def test_mpirun_is_stopped(fault: Fault) -> None:
 @pytest.mark.parametrize("renamed", [False, True], ids=["", "renamed"])
 def test_a_worker_is_stopped_at_ctrl_c(fault: Fault, lacking: Callable[[str, str], None], renamed: bool) -> None:
     """SIGSTOP of one of two workers, and Ctrl-C."""
-    if importlib.util.find_spec("xdist") is None:
+    if importlib.util.find_spec("xdist.plugin") is None:
         lacking("xdist", "pytest-xdist is not installed")
     session = fault.at(local(meetings(4, 1))).start("-n", "2")
     session.reaches(spread=0.3)

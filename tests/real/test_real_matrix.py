@@ -63,7 +63,7 @@ def properties(path: Path) -> dict[str, dict[str, str]]:
 def test_smoke_matrix(
     run: Callable[..., dict[str, dict[str, str]]], arguments: tuple[str, ...], lacking: Callable[[str, str], None]
 ) -> None:
-    if arguments == ("-n2",) and not importlib.util.find_spec("xdist"):
+    if arguments == ("-n2",) and not importlib.util.find_spec("xdist.plugin"):
         lacking("xdist", "pytest-xdist is not installed")
     cells = run(ROOT / "matrices" / "smoke.yaml", *arguments)
     assert {name: cell["verdict"] for name, cell in cells.items()} == {

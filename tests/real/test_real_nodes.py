@@ -67,7 +67,7 @@ def test_a_node_without_ranks_starts_the_job(nodes: Nodes, pytester: pytest.Pyte
 def test_workers_have_nodes_of_their_own(
     nodes: Nodes, pytester: pytest.Pytester, lacking: Callable[[str, str], None]
 ) -> None:
-    if importlib.util.find_spec("xdist") is None:
+    if importlib.util.find_spec("xdist.plugin") is None:
         lacking("xdist", "pytest-xdist is not installed")
     result = nodes(AXES.replace("{ob1: {}}", "{ob1: {}, ofi: {}}"), "-n2")
     assert result.ret == 0

@@ -90,7 +90,7 @@ def test_each_is_named_once_and_continued_each_time(worker: Worker, monkeypatch:
 
 
 def test_the_time_that_is_named_is_that_of_xdist(lacking: Callable[[str, str], None]) -> None:
-    if importlib.util.find_spec("xdist") is None:
+    if importlib.util.find_spec("xdist.plugin") is None:
         lacking("xdist", "pytest-xdist is not installed")
     from xdist.workermanage import NodeManager
 

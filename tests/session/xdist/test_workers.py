@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("xdist.scheduler")
+pytest.importorskip("xdist.plugin")
 
 from pytest_hetgpu.session.xdist.waiting import Task
 from pytest_hetgpu.session.xdist.workers import HostScheduling
