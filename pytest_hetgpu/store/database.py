@@ -115,7 +115,7 @@ def connect(path: Path) -> Iterator[sqlite3.Connection]:
         # Not read-only: the next process to open the file rolls back the transaction of a killed writer.
         with (
             _history_errors(path),
-            closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", BUSY_TIMEOUT, uri=True)) as db,
+            closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", timeout=BUSY_TIMEOUT, uri=True)) as db,
         ):
             db.row_factory = sqlite3.Row
             db.text_factory = lambda data: data.decode("utf-8", "replace")
