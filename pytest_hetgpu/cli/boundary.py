@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from pytest_hetgpu.reporting.boundary import boundaries
+from pytest_hetgpu.reporting.boundary import boundaries, measured_points
 from pytest_hetgpu.reporting.boundary_lines import boundary_lines
 from pytest_hetgpu.store.cells import read_run
+from pytest_hetgpu.store.folder import RunFolder
 
 _NAME = 11
 
 
 def boundary(folders: Sequence[Path]) -> Iterator[str]:
     """Yield the lines that the command prints. Raise UsageError for a folder of no run."""
-    cells = [cell for folder in folders for cell in read_run(folder).cells]
-    for matrix, found in boundaries(cells):
+    runs = {folder: read_run(folder).cells for folder in folders}
+    points = {id(cell): measured_points(RunFolder(folder)) for folder, cells in runs.items() for cell in cells}
+    cells = [cell for several in runs.values() for cell in several]
+    for matrix, found in boundaries(cells, lambda cell: points[id(cell)](cell)):
         if not found:
             yield f"{matrix}: no cell failed in a way that is known"
         for one in found:

@@ -7,40 +7,95 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pytest_hetgpu.analysis.boundary.condition import against_passes, conditions, judged
-from pytest_hetgpu.analysis.boundary.runs import RanCell, runs_of, space_of
+from pytest_hetgpu.analysis.boundary.points import by_point, point_values, stopped_between_points
+from pytest_hetgpu.analysis.boundary.runs import RanCell, ends_of, runs_of, space_of
 from pytest_hetgpu.analysis.boundary.space import Literal
 from pytest_hetgpu.analysis.boundary.summary import Summary, summary
+from pytest_hetgpu.model.outcome import Outcome
+from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.verdict import Kind
 from pytest_hetgpu.reporting.boundary_lines import boundary_lines, where
 from pytest_hetgpu.store.cells import NEVER_STARTED, CellRecord
+from pytest_hetgpu.store.encode import RecordError
+from pytest_hetgpu.store.folder import RunFolder, read_job
 from pytest_hetgpu.store.redaction.redact import redact_json
 
 
-def boundaries(cells: Sequence[CellRecord]) -> Iterator[tuple[str, tuple[Summary, ...]]]:
+Points = Callable[[CellRecord], Sequence[MessagePoint]]
+"""Returns the points that the job of a cell measures, in its order."""
+_GOOD = (Kind.PASSED, Kind.SLOW, Kind.SKIPPED)
+
+
+def measured_points(folder: RunFolder) -> Points:
+    """Return a function that reads the points of a cell's job in a run's folder; none of programs of other projects."""
+
+    def read(cell: CellRecord) -> Sequence[MessagePoint]:
+        try:
+            demand = read_job(folder.job(cell.label)).demand
+        except (OSError, RecordError):
+            return ()
+        return demand.points if demand.measured and demand.external is None else ()
+
+    return read
+
+
+def boundaries(cells: Sequence[CellRecord], points: Points = lambda _: ()) -> Iterator[tuple[str, tuple[Summary, ...]]]:
     """Yield each matrix with the conditions of its failures: of any failure, then of each key.
 
     A cell of several runs counts with all of them. Cells that the matrix or the machines exclude are left out.
     """
     for matrix in dict.fromkeys(cell.matrix for cell in cells):
-        allowed: dict[str, list[CellRecord]] = {}
-        for cell in cells:
-            if cell.matrix == matrix and _is_allowed(cell):
-                allowed.setdefault(cell.scenario, []).append(cell)
-        ran = [_ran(several) for several in allowed.values()]
+        allowed = allowed_cells(cells, matrix)
+        ran = _ran_cells(allowed, points)
         space, runs = space_of(ran), runs_of(ran)
         found = conditions(space, runs)
         whole = (judged(space, against_passes(space, runs)),) if len(found) > 1 else ()
         yield matrix, tuple(summary(space, runs, one) for one in (*whole, *found))
 
 
-def _is_allowed(cell: CellRecord) -> bool:
-    return cell.outcome.kind is not Kind.SKIPPED or cell.outcome is NEVER_STARTED
+def allowed_cells(cells: Sequence[CellRecord], matrix: str) -> Mapping[str, Sequence[CellRecord]]:
+    """Return the records of each cell of a matrix, by its id, without excluded ones.
+
+    A summary's numbers of cells are places in this mapping.
+    """
+    found: dict[str, list[CellRecord]] = {}
+    for cell in cells:
+        if cell.matrix == matrix and (cell.outcome.kind is not Kind.SKIPPED or cell.outcome is NEVER_STARTED):
+            found.setdefault(cell.scenario, []).append(cell)
+    return found
 
 
-def _ran(several: Sequence[CellRecord]) -> RanCell:
-    outcomes = [cell.outcome for cell in several if cell.outcome.kind is not Kind.SKIPPED]
-    facts = next((outcome.facts for outcome in outcomes if outcome.facts), {})
-    return RanCell(several[0].axes, facts, outcomes)
+def _ran_cells(allowed: Mapping[str, Sequence[CellRecord]], points: Points) -> Sequence[RanCell]:
+    """Return the cells of a matrix; their points if a run passed some and failed at the next."""
+
+    def measuring(cell: CellRecord) -> Sequence[MessagePoint]:
+        return points(cell) if cell.outcome.measurements else ()
+
+    cells = [_ran(several, measuring) for several in allowed.values()]
+    if not any(map(stopped_between_points, cells)):
+        return cells
+    # Only now the points of the other failed cells are worth reading.
+    return by_point([_ran(several, points) for several in allowed.values()])
+
+
+def _ran(several: Sequence[CellRecord], points: Points) -> RanCell:
+    ran = [cell for cell in several if cell.outcome.kind is not Kind.SKIPPED]
+    facts = next((cell.outcome.facts for cell in ran if cell.outcome.facts), {})
+    asked = next((points(cell) if cell.outcome.kind not in _GOOD else _measured(cell.outcome) for cell in ran), ())
+    ends = [end for cell in ran for end in ends_of(cell.outcome, _passed(cell.outcome, asked))]
+    return RanCell(several[0].axes, facts, ends, point_values(asked))
+
+
+def _measured(outcome: Outcome) -> Sequence[MessagePoint]:
+    return tuple(dict.fromkeys(one.point for one in outcome.measurements))
+
+
+def _passed(outcome: Outcome, asked: Sequence[MessagePoint]) -> int | None:
+    """Return how many points a run measured before it ended; None if it failed for wrong results of any of them."""
+    if outcome.kind is Kind.WRONG_RESULT:
+        return None
+    measured = {*_measured(outcome)}
+    return next((place for place, point in enumerate(asked) if point not in measured), len(asked))
 
 
 Boundaries = Mapping[str, Sequence[Summary]]

@@ -110,7 +110,7 @@ def _write_reports(record: RunRecord, folder: RunFolder, rerun: Rerun) -> Iterat
     lost = missing_logs(record, folder)
     placements = environment.read_all(run_folder)
     issues: dict[str, str] = {}
-    limits = _boundaries(record)
+    limits = _boundaries(record, folder)
     condition = _conditions(limits)
 
     def log(label: str) -> str | None:
@@ -142,13 +142,13 @@ def _write_reports(record: RunRecord, folder: RunFolder, rerun: Rerun) -> Iterat
             yield f"{name} ({type(error).__name__}: {error})"
 
 
-def _boundaries(record: RunRecord) -> Mapping[str, Sequence[Summary]]:
+def _boundaries(record: RunRecord, folder: RunFolder) -> Mapping[str, Sequence[Summary]]:
     """Return the conditions of the failures of a run by matrix; none, without an import, if no cell failed."""
     if all(cell.outcome.kind in _GOOD for cell in record.cells):
         return {}
-    from pytest_hetgpu.reporting.boundary import boundaries
+    from pytest_hetgpu.reporting.boundary import boundaries, measured_points
 
-    return {matrix: found for matrix, found in boundaries(record.cells) if found}
+    return {matrix: found for matrix, found in boundaries(record.cells, measured_points(folder)) if found}
 
 
 def _conditions(limits: Mapping[str, Sequence[Summary]]) -> Callable[[CellRecord], Summary | None]:

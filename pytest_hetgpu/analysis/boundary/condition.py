@@ -34,10 +34,14 @@ class Ran(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class RunEnd:
-    """One run of a cell; `key` is that of its failure. Runs that show nothing are left out."""
+    """One run of a cell; `key` is that of its failure. Runs that show nothing are left out.
+
+    `passed` is the number of points that it measured before it failed; None if that is not known.
+    """
 
     ran: Ran
     key: str = ""
+    passed: int | None = None
 
 
 Runs = Mapping[int, Sequence[RunEnd]]

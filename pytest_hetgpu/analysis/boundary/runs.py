@@ -21,11 +21,17 @@ _VERSION = re.compile(r"\d{1,6}(?:\.\d{1,6}){1,3}")
 
 @dataclass(frozen=True, slots=True)
 class RanCell:
-    """An allowed cell: its values on the axes, the facts of its runs, and the outcomes of those."""
+    """An allowed cell: its values on the axes, the facts of its runs, and their ends.
+
+    `points` are those that its job measures, in its order, each as `size`, `dtype` and `place`. `number` is the place
+    of the cell among all; of a cell of several points, each is one RanCell with that number.
+    """
 
     values: Mapping[str, str]
     facts: Mapping[str, str] = field(default_factory=dict)
-    outcomes: Sequence[Outcome] = ()
+    ends: Sequence[RunEnd] = ()
+    points: Sequence[Mapping[str, str]] = ()
+    number: int | None = None
 
 
 def space_of(cells: Sequence[RanCell]) -> Space:
@@ -38,7 +44,8 @@ def space_of(cells: Sequence[RanCell]) -> Space:
     names = dict.fromkeys(name for cell in cells for name in cell.facts if name not in axes)
     facts = {name: found for name in names if (found := _follows(name, cells, axes))}
     whole = tuple({**cell.values, **dict(_facts_of(cell, facts))} for cell in cells)
-    return Space(whole, axes, dict(_ordered(whole, (*axes, *facts))))
+    numbers = tuple(place if cell.number is None else cell.number for place, cell in enumerate(cells))
+    return Space(whole, axes, dict(_ordered(whole, (*axes, *facts))), numbers)
 
 
 _Rule = tuple[tuple[str, ...], Mapping[tuple[str | None, ...], str]]
@@ -87,21 +94,21 @@ def _rank(value: str) -> tuple[int, ...]:
 
 def runs_of(cells: Sequence[RanCell]) -> Runs:
     """Return the runs that show something, by the place of their cell."""
-    found = {place: tuple(run for one in cell.outcomes for run in _runs(one)) for place, cell in enumerate(cells)}
-    return {place: runs for place, runs in found.items() if runs}
+    return {place: tuple(cell.ends) for place, cell in enumerate(cells) if cell.ends}
 
 
-def _runs(outcome: Outcome) -> Iterator[RunEnd]:
-    """Yield the attempts of a cell, then its last run."""
+def ends_of(outcome: Outcome, passed: int | None = None) -> Iterator[RunEnd]:
+    """Yield the ends of the attempts of a cell, then of its last run, which passed so many points before its end."""
     for attempt in outcome.attempts:
-        yield from _run(attempt.kind, attempt.key)
+        yield from end_of(attempt.kind, attempt.key)
     if outcome.verdict is not Verdict.NOT_RUN and not outcome.away:
-        yield from _run(outcome.kind, outcome.signature.key if outcome.signature else "")
+        yield from end_of(outcome.kind, outcome.signature.key if outcome.signature else "", passed)
 
 
-def _run(kind: Kind, key: str) -> Iterator[RunEnd]:
+def end_of(kind: Kind, key: str, passed: int | None = None) -> Iterator[RunEnd]:
+    """Yield the end of a run; nothing if it shows nothing."""
     if kind in _PASSED:
         yield RunEnd(Ran.PASSED)
     elif kind not in _NOTHING:
         # A failure without a signature is one of its kind.
-        yield RunEnd(Ran.LOST if kind in _SURROUNDINGS else Ran.FAILED, key or kind.value)
+        yield RunEnd(Ran.LOST if kind in _SURROUNDINGS else Ran.FAILED, key or kind.value, passed)

@@ -25,6 +25,8 @@ _ODD = {
     Relation.ONE_OF: 0.2,
     Relation.NOT: 0.3,
 }
+# Of one value of an ordered axis only, if the values beyond it were not run: a threshold is likelier.
+_ONE_OF_ORDERED = 0.15
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,7 @@ def hypotheses(space: Space, seen: Observations, seed: int, deepest: int = DEEPE
     """
     found = space.true_of(seed, seen.failing, seen.failing | seen.passing)
     price = math.log(max(2, len(found)))
-    level = [_term((), space.everything, seen, price)]
+    level = [_term(space, (), space.everything, seen, price)]
     best = {space.everything: level[0]}
     for length in range(1, deepest + 1):
         if max(term.score for term in best.values()) >= -price * length:
@@ -79,18 +81,24 @@ def hypotheses(space: Space, seen: Observations, seed: int, deepest: int = DEEPE
                 mask = term.mask & literal.mask
                 if mask == term.mask or mask in best or mask in longer:
                     continue
-                longer[mask] = _term((*term.literals, literal), mask, seen, price)
+                longer[mask] = _term(space, (*term.literals, literal), mask, seen, price)
         best |= longer
         open_ones = (term for term in longer.values() if seen.flaky or term.mask & seen.passing)
         level = heapq.nlargest(_MOST_LONGER, open_ones, key=lambda term: term.score)
     return sorted(best.values(), key=lambda term: (-term.score, -term.mask.bit_count()))[:_MOST_KEPT]
 
 
-def _term(literals: tuple[Candidate, ...], mask: int, seen: Observations, price: float) -> Term:
+def _term(space: Space, literals: tuple[Candidate, ...], mask: int, seen: Observations, price: float) -> Term:
     outside = (seen.failing & ~mask).bit_count()
     # Failing cells outside need further terms.
     cost = price * (len(literals) + (1 + math.log2(1 + outside) if outside else 0))
-    return Term(literals, mask, seen.evidence(mask) - cost - sum(_ODD[one.literal.relation] for one in literals))
+    odd = sum(
+        _ONE_OF_ORDERED
+        if one.literal.relation is Relation.EQUAL and one.literal.axis in space.ordered
+        else _ODD[one.literal.relation]
+        for one in literals
+    )
+    return Term(literals, mask, seen.evidence(mask) - cost - odd)
 
 
 def _seeds(failing: int) -> Sequence[int]:

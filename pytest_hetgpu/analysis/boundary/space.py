@@ -45,12 +45,14 @@ class Space:
     """The allowed cells, each with its values on axes and its facts.
 
     `axes` are those of the matrix; other names are facts, which follow from a cell's values. `ordered` has the values
-    of ordered axes and facts, the smallest first.
+    of ordered axes and facts, the smallest first. `numbers` are given if the points of one cell are several entries:
+    entries with one number are points of one cell.
     """
 
     cells: tuple[Mapping[str, str], ...]
     axes: tuple[str, ...]
     ordered: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    numbers: Sequence[int] = ()
 
     @cached_property
     def everything(self) -> int:
@@ -70,6 +72,10 @@ class Space:
             for name, value in cell.items():
                 found[name][value] = found[name].get(value, 0) | 1 << place
         return {name: {value: mask for value, mask in masks.items() if mask} for name, masks in found.items()}
+
+    def numbers_of(self, mask: int) -> frozenset[int]:
+        """Return the numbers of the cells of a set."""
+        return frozenset(self.numbers[place] for place in places(mask)) if self.numbers else frozenset(places(mask))
 
     def mask(self, literal: Literal) -> int:
         """Return the cells for which a literal holds."""

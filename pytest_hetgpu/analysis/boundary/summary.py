@@ -44,6 +44,8 @@ class Summary:
     support: Support
     required: tuple[Required, ...]
     no_effect: tuple[tuple[str, tuple[str, ...]], ...]
+    #: the matching cells, by number
+    cells: frozenset[int]
     #: the values that a literal leaves out, if it takes more than half of its axis
     left_out: Mapping[Literal, tuple[str, ...]]
 
@@ -57,12 +59,14 @@ def summary(space: Space, runs: Runs, condition: Boundary) -> Summary:
     # A lost network is no failure that counts for all of them.
     tried = union(1 << cell for cell in runs) if found.key else found.seen.failing | found.seen.passing
     failing = found.seen.failing
+    matching = space.numbers_of(found.mask)
+    beyond = space.numbers_of(tried & ~found.mask) - matching
     support = Support(
-        found.mask.bit_count(),
-        (found.mask & tried).bit_count(),
-        (found.mask & failing).bit_count(),
-        (tried & ~found.mask).bit_count(),
-        (failing & ~found.mask).bit_count(),
+        len(matching),
+        len(space.numbers_of(found.mask & tried)),
+        len(space.numbers_of(found.mask & failing)),
+        len(beyond),
+        len(beyond & space.numbers_of(failing)),
     )
     literals = {one.literal: one for term in found.terms for one in term.literals}
     return Summary(
@@ -73,6 +77,7 @@ def summary(space: Space, runs: Runs, condition: Boundary) -> Summary:
         support,
         tuple(line for term in found.terms for one in term.literals for line in _required(space, runs, term, one)),
         tuple(_no_effect(space, found.terms, failing)),
+        matching,
         {literal: rest for literal in literals if (rest := _left_out(space, literal))},
     )
 
