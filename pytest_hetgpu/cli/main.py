@@ -55,7 +55,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"hetgpu {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     schema = commands.add_parser("schema", help="print the JSON Schema of a matrix file (or of another file)")
-    schema.add_argument("what", nargs="?", choices=("matrix", "journal", "signatures"), default="matrix")
+    schema.add_argument("what", nargs="?", choices=("matrix", "journal", "signatures", "boundary"), default="matrix")
     schema.set_defaults(run=_schema)
     explain = commands.add_parser("explain", help="print why the run in a log failed: any log, from anywhere")
     explain.add_argument("logs", nargs="*", metavar="LOG", help="files; - or nothing is standard input")
@@ -152,9 +152,15 @@ def _escape_unencodable_output() -> None:
 def _schema(parsed: argparse.Namespace) -> int:
     from pytest_hetgpu.config.matrix.schema import matrix_schema
     from pytest_hetgpu.config.signature_rules.file import rule_schema
+    from pytest_hetgpu.reporting.boundary_file import boundary_schema
     from pytest_hetgpu.store.events import journal_schema
 
-    schemas = {"matrix": matrix_schema, "journal": journal_schema, "signatures": rule_schema}
+    schemas = {
+        "matrix": matrix_schema,
+        "journal": journal_schema,
+        "signatures": rule_schema,
+        "boundary": boundary_schema,
+    }
     print(json.dumps(schemas[parsed.what](), indent=2))
     return 0
 

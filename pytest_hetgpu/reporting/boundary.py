@@ -1,28 +1,26 @@
-"""The conditions of the failures of runs, by matrix: as facts, as a section of the summary, and as `boundary.json`."""
+"""The conditions of the failures of runs, by matrix: as facts, as a section of the summary, and for the page."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from pytest_hetgpu.analysis.boundary.condition import against_passes, conditions, judged
-from pytest_hetgpu.analysis.boundary.points import by_point, point_values, stopped_between_points
+from pytest_hetgpu.analysis.boundary.condition import RunEnd, against_passes, conditions, judged
+from pytest_hetgpu.analysis.boundary.points import by_point, point_values, points_before_end, stopped_between_points
 from pytest_hetgpu.analysis.boundary.runs import RanCell, ends_of, runs_of, space_of
-from pytest_hetgpu.analysis.boundary.space import Literal
 from pytest_hetgpu.analysis.boundary.summary import Summary, summary
 from pytest_hetgpu.model.outcome import Outcome
 from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.verdict import Kind
-from pytest_hetgpu.reporting.boundary_lines import boundary_lines, where
+from pytest_hetgpu.reporting.boundary_lines import boundary_lines
 from pytest_hetgpu.store.cells import NEVER_STARTED, CellRecord
 from pytest_hetgpu.store.encode import RecordError
 from pytest_hetgpu.store.folder import RunFolder, read_job
-from pytest_hetgpu.store.redaction.redact import redact_json
-
+from pytest_hetgpu.store.text import one_line
 
 Points = Callable[[CellRecord], Sequence[MessagePoint]]
 """Returns the points that the job of a cell measures, in its order."""
+_LONGEST = 1000
 _GOOD = (Kind.PASSED, Kind.SLOW, Kind.SKIPPED)
 
 
@@ -82,7 +80,7 @@ def _ran(several: Sequence[CellRecord], points: Points) -> RanCell:
     ran = [cell for cell in several if cell.outcome.kind is not Kind.SKIPPED]
     facts = next((cell.outcome.facts for cell in ran if cell.outcome.facts), {})
     asked = next((points(cell) if cell.outcome.kind not in _GOOD else _measured(cell.outcome) for cell in ran), ())
-    ends = [end for cell in ran for end in ends_of(cell.outcome, _passed(cell.outcome, asked))]
+    ends = [end for cell in ran for end in _ends(cell.outcome, asked)]
     return RanCell(several[0].axes, facts, ends, point_values(asked))
 
 
@@ -90,12 +88,8 @@ def _measured(outcome: Outcome) -> Sequence[MessagePoint]:
     return tuple(dict.fromkeys(one.point for one in outcome.measurements))
 
 
-def _passed(outcome: Outcome, asked: Sequence[MessagePoint]) -> int | None:
-    """Return how many points a run measured before it ended; None if it failed for wrong results of any of them."""
-    if outcome.kind is Kind.WRONG_RESULT:
-        return None
-    measured = {*_measured(outcome)}
-    return next((place for place, point in enumerate(asked) if point not in measured), len(asked))
+def _ends(outcome: Outcome, asked: Sequence[MessagePoint]) -> Iterator[RunEnd]:
+    return ends_of(outcome, points_before_end(outcome.kind, _measured(outcome), asked))
 
 
 Boundaries = Mapping[str, Sequence[Summary]]
@@ -122,28 +116,14 @@ def paragraphs(found: Boundaries, escape: Callable[[str], str]) -> Iterator[str]
             yield "\n".join(lines)
 
 
-def boundary_json(found: Boundaries) -> bytes:
-    """Return the content of `boundary.json`: an object with a list of conditions per matrix."""
-    content = {matrix: [_fields(one) for one in several] for matrix, several in found.items()}
-    return (json.dumps({"matrices": redact_json(content)}, indent=1) + "\n").encode()
-
-
-def _fields(one: Summary) -> dict[str, Any]:
-    return {
-        "key": one.key or None,
-        "state": one.state,
-        "where": where(one),
-        "facts": dict(list(boundary_lines(one))[1:]),
-        "terms": [[_literal(literal) for literal in term] for term in one.terms],
-        "matching": one.support.matching,
-        "run": one.support.run,
-        "failing": one.support.failing,
-        "others": one.support.beyond,
-        "failing_others": one.support.failing_beyond,
-        "required": [{"axis": each.axis, "values": each.values, "shown": each.shown} for each in one.required],
-        "no_effect": dict(one.no_effect),
-    }
-
-
-def _literal(one: Literal) -> dict[str, Any]:
-    return {"axis": one.axis, "relation": one.relation.value, "values": one.values}
+def page_conditions(found: Boundaries, cells: Sequence[CellRecord]) -> list[dict[str, Any]]:
+    """Return the conditions for the page. `cells` of each is a hexadecimal number with bit i for cell i of the run."""
+    places = {(cell.matrix, cell.scenario): place for place, cell in enumerate(cells)}
+    made = []
+    for matrix, several in found.items():
+        ids = list(allowed_cells(cells, matrix))
+        for one in several:
+            mask = sum(1 << places[matrix, ids[number]] for number in one.cells)
+            (key, state), *facts = ((one_line(name), one_line(text, _LONGEST)) for name, text in boundary_lines(one))
+            made.append({"matrix": matrix, "key": key, "state": state, "facts": facts, "cells": f"{mask:x}"})
+    return made

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from pytest_hetgpu.analysis.boundary.space import Literal, Relation
 from pytest_hetgpu.analysis.boundary.summary import NOT_RUN, PASSES, Required, Summary
+from pytest_hetgpu.analysis.boundary.words import MOST_VALUES, conjunction, listed, literal_text, where
 
-_MOST_VALUES = 6
 _REFUTED = "a matching cell that passes, or another that fails this way"
 
 
@@ -19,33 +18,12 @@ def boundary_lines(found: Summary) -> Iterator[tuple[str, str]]:
     if required := "; ".join(_required(found)):
         yield "required", required
     if found.no_effect:
-        yield "no effect", "; ".join(f"{axis} ({_listed(values)})" for axis, values in found.no_effect)
+        yield "no effect", "; ".join(f"{axis} ({listed(values)})" for axis, values in found.no_effect)
+    if found.rivals:
+        yield "rivals", "; ".join(conjunction(map(literal_text, rival)) for rival in found.rivals)
+    if found.untried:
+        yield "not tried", " ".join(f"{axis}={value}" for axis, value in found.untried.items())
     yield "refuted by", _REFUTED
-
-
-def where(found: Summary) -> str:
-    """Return the condition as one sentence: `transport=ucx-tcp and size <= 2K, or placement=old`."""
-    aliases: dict[Literal, list[str]] = {}
-    for one, alias in found.aliases:
-        if alias.axis != one.axis:
-            aliases.setdefault(one, []).append(literal_text(alias))
-
-    def text(one: Literal) -> str:
-        same, rest = aliases.get(one), found.left_out.get(one)
-        mine = f"{one.axis}=all but {_listed(rest)}" if rest else literal_text(one)
-        return f"{mine} (i.e. {', '.join(same)})" if same else mine
-
-    return ", or ".join(" and ".join(map(text, term)) or "everywhere" for term in found.terms)
-
-
-def literal_text(one: Literal) -> str:
-    """Return a literal as a matrix writes it: `size >= 16K`, `transport=a or b`, `transport=all but ob1`."""
-    if one.relation is Relation.NOT:
-        return f"{one.axis}=all but {one.values[0]}"
-    if one.relation is Relation.ONE_OF:
-        return f"{one.axis}={' or '.join(one.values)}"
-    space = "" if one.relation is Relation.EQUAL else " "
-    return f"{one.axis}{space}{one.relation.value}{space}{one.values[0]}"
 
 
 def support(found: Summary) -> str:
@@ -87,11 +65,6 @@ def _shown(shown: Sequence[str]) -> str:
 
 def _others(values: Sequence[str], *, alone: bool) -> str:
     """Return the values, or their number if they are many."""
-    if len(values) <= _MOST_VALUES // 2:
-        return _listed(values)
+    if len(values) <= MOST_VALUES // 2:
+        return listed(values)
     return f"the {len(values)} others" if alone else f"{len(values)} others"
-
-
-def _listed(values: Sequence[str]) -> str:
-    more = len(values) - _MOST_VALUES
-    return ", ".join(values[:_MOST_VALUES]) + (f" and {more} more" if more > 0 else "")

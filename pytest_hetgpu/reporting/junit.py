@@ -154,7 +154,7 @@ def _properties(cell: CellRecord, condition: Summary | None, *, measured: bool) 
     for name, value in to_properties(outcome, label=clean(cell.label), matrix=clean(cell.matrix)):
         properties.append(_xml.Property(name, str(value)))
     if condition is not None:
-        from pytest_hetgpu.reporting.boundary_lines import where
+        from pytest_hetgpu.analysis.boundary.words import where
 
         properties.append(_xml.Property("boundary", one_line(where(condition), _MOST_WORDS)))
         properties.append(_xml.Property("boundary_state", condition.state))

@@ -127,7 +127,10 @@ def _write_reports(record: RunRecord, folder: RunFolder, rerun: Rerun) -> Iterat
         "issues": lambda: issues.update(write_issues.write_issues(record, folder, placements, condition)),
         "boundary.json": lambda: _write_boundaries(run_folder, limits),
         "index.html": lambda: write_atomically(
-            run_folder / "index.html", _page(record, folder, rerun, placements, issues)
+            run_folder / "index.html",
+            _page(
+                record, folder, rerun, placements, {"issues": issues, "conditions": _page_conditions(record, limits)}
+            ),
         ),
     }
     for name, write in parts.items():
@@ -172,17 +175,30 @@ def _write_boundaries(run_folder: Path, limits: Mapping[str, Sequence[Summary]])
     """Write `boundary.json`, or remove that of an earlier judgement if nothing failed."""
     path = run_folder / "boundary.json"
     if limits:
-        from pytest_hetgpu.reporting.boundary import boundary_json
+        from pytest_hetgpu.reporting.boundary_file import boundary_json
 
         write_atomically(path, boundary_json(limits))
     else:
         path.unlink(missing_ok=True)
 
 
+def _page_conditions(record: RunRecord, limits: Mapping[str, Sequence[Summary]]) -> Sequence[Mapping[str, object]]:
+    """Return the conditions of failures for the page."""
+    if not limits:
+        return ()
+    from pytest_hetgpu.reporting.boundary import page_conditions
+
+    return page_conditions(limits, record.cells)
+
+
 def _page(
-    record: RunRecord, folder: RunFolder, rerun: Rerun, placements: Sequence[PlacementFacts], issues: Mapping[str, str]
+    record: RunRecord,
+    folder: RunFolder,
+    rerun: Rerun,
+    placements: Sequence[PlacementFacts],
+    more: Mapping[str, object],
 ) -> bytes:
-    """Build the page, with links to the written issues."""
+    """Build the page, with what other reports found: links to the written issues, and conditions of failures."""
     from pytest_hetgpu.analysis.baseline import saved_baseline
     from pytest_hetgpu.reporting.html import page, page_data
 
@@ -194,7 +210,7 @@ def _page(
     found = page_data.page_data(record, folder, rerun, placements, baseline or earlier)
     if earlier:
         found["baseline"] = f"the run before, {earlier.side.runs[0].id}"
-    return page.render({**found, "issues": dict(issues)}).encode("utf-8")
+    return page.render({**found, **more}).encode("utf-8")
 
 
 def _previous_run(record: RunRecord, folder: RunFolder) -> Baseline | None:

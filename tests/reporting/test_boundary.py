@@ -7,15 +7,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from jsonschema import Draft202012Validator
 
+from pytest_hetgpu.analysis.boundary.words import where
 from pytest_hetgpu.cli.main import main
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.outcome import Outcome
 from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.reporting.boundary import boundaries, of_cell
-from pytest_hetgpu.reporting.boundary_lines import boundary_lines, where
+from pytest_hetgpu.reporting.boundary_file import boundary_json
+from pytest_hetgpu.reporting.boundary_lines import boundary_lines
 from pytest_hetgpu.reporting.report import build
-from pytest_hetgpu.store.cells import CellRecord, CellState
+from pytest_hetgpu.store.cells import NEVER_STARTED, CellRecord, CellState
 from tests.reporting.report_samples import RERUN
 
 KEY = "SIGSEGV@libuct.so!put"
@@ -100,3 +103,27 @@ def test_of_a_run_without_failures_nothing_is_written(tmp_path: Path) -> None:
     (tmp_path / "journal").mkdir()
     build(tmp_path, RERUN)
     assert not (tmp_path / "boundary.json").exists()
+
+
+def test_the_file_is_as_its_schema_has_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["schema", "boundary"]) == 0
+    schema = json.loads(capsys.readouterr().out)
+    content = json.loads(boundary_json(dict(boundaries(CELLS))))
+    Draft202012Validator(schema).validate(content)
+    assert content["matrices"]["m"][1]["key"] == KEY
+    broken = {**content, "matrices": {"m": [{"key": 1}]}}
+    assert not Draft202012Validator(schema).is_valid(broken)
+
+
+def test_an_open_condition_has_its_rivals_and_the_cell_that_parts_them() -> None:
+    two = [
+        cell("tcp", "guarded", Kind.CRASH),
+        cell("shm", "send", Kind.PASSED),
+        replace(cell("tcp", "send", Kind.PASSED), outcome=NEVER_STARTED),
+        replace(cell("shm", "guarded", Kind.PASSED), outcome=NEVER_STARTED),
+    ]
+    ((_, (only,)),) = boundaries(two)
+    lines = dict(boundary_lines(only))
+    assert only.state == "open"
+    assert {lines["where"], *lines["rivals"].split("; ")} == {"transport=tcp", "workload=guarded"}
+    assert lines["not tried"] in ("transport=tcp workload=send", "transport=shm workload=guarded")

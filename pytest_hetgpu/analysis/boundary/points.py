@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from pytest_hetgpu.analysis.boundary.condition import Ran, RunEnd
 from pytest_hetgpu.analysis.boundary.runs import RanCell
 from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.sizes import show_size
+from pytest_hetgpu.model.verdict import Kind
 
 MOST_POINTS = 20_000
 """The largest number of points of a matrix; cells of a larger one count as a whole."""
@@ -18,6 +19,20 @@ def point_values(points: Sequence[MessagePoint]) -> tuple[dict[str, str], ...]:
     """Return points as values of axes: `size`, `dtype` and `place`; none of an operation that moves no data."""
     named = ({"size": show_size(one.size), "dtype": one.dtype, "place": one.place or "out"} for one in points)
     return tuple(values if one.size else {} for one, values in zip(points, named, strict=True))
+
+
+def points_before_end(kind: Kind, measured: Collection[MessagePoint], asked: Sequence[MessagePoint]) -> int | None:
+    """Return how many points a run measured before it ended; None if results of any of them may be wrong."""
+    if kind is Kind.WRONG_RESULT:
+        return None
+    return next((place for place, point in enumerate(asked) if point not in measured), len(asked))
+
+
+def likely_points(
+    measured: tuple[MessagePoint, ...], sweeps: Iterable[tuple[MessagePoint, ...]]
+) -> tuple[MessagePoint, ...]:
+    """Return the points that a run was to measure: the longest of the sweeps that begin with those it measured."""
+    return max((one for one in sweeps if one[: len(measured)] == measured), key=len, default=measured)
 
 
 def by_point(cells: Sequence[RanCell]) -> Sequence[RanCell]:

@@ -52,16 +52,26 @@ _Rule = tuple[tuple[str, ...], Mapping[tuple[str | None, ...], str]]
 
 
 def _follows(name: str, cells: Sequence[RanCell], axes: Sequence[str]) -> _Rule | None:
-    """Return the axes that determine a fact, and its values by theirs; None if no two axes do, or if all are equal."""
+    """Return the axes that determine a fact, and its values by theirs.
+
+    Return None if no two axes do, if all values are equal, or if several do and disagree on cells that were not run.
+    """
     ran = [cell for cell in cells if cell.facts]
     for count in (1, 2):
-        for some in combinations(axes, count):
-            values: dict[tuple[str | None, ...], str] = {}
-            if all(
-                values.setdefault(_at(cell, some), cell.facts.get(name, "")) == cell.facts.get(name, "") for cell in ran
-            ):
-                return (some, values) if len({*values.values()}) > 1 else None
+        rules = list(filter(None, (_rule(name, ran, some) for some in combinations(axes, count))))
+        if rules:
+            (some, values), *others = rules
+            agree = all(
+                values.get(_at(cell, some)) == other.get(_at(cell, names)) for names, other in others for cell in cells
+            )
+            return (some, values) if agree and len({*values.values()}) > 1 else None
     return None
+
+
+def _rule(name: str, ran: Sequence[RanCell], some: tuple[str, ...]) -> _Rule | None:
+    values: dict[tuple[str | None, ...], str] = {}
+    same = all(values.setdefault(_at(cell, some), cell.facts.get(name, "")) == cell.facts.get(name, "") for cell in ran)
+    return (some, values) if same else None
 
 
 def _at(cell: RanCell, axes: Sequence[str]) -> tuple[str | None, ...]:

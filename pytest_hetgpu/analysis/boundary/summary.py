@@ -44,6 +44,10 @@ class Summary:
     support: Support
     required: tuple[Required, ...]
     no_effect: tuple[tuple[str, tuple[str, ...]], ...]
+    #: other conditions that the runs leave possible
+    rivals: tuple[tuple[Literal, ...], ...]
+    #: the values of a cell that was not run, and whose run says most about the condition
+    untried: Mapping[str, str]
     #: the matching cells, by number
     cells: frozenset[int]
     #: the values that a literal leaves out, if it takes more than half of its axis
@@ -77,9 +81,18 @@ def summary(space: Space, runs: Runs, condition: Boundary) -> Summary:
         support,
         tuple(line for term in found.terms for one in term.literals for line in _required(space, runs, term, one)),
         tuple(_no_effect(space, found.terms, failing)),
+        tuple(tuple(one.literal for one in rival.literals) for rival in condition.rivals),
+        _values(space, condition.separating),
         matching,
         {literal: rest for literal in literals if (rest := _left_out(space, literal))},
     )
+
+
+def _values(space: Space, cell: int | None) -> Mapping[str, str]:
+    """Return the values of a cell on the axes."""
+    if cell is None:
+        return {}
+    return {name: value for name, value in space.cells[cell].items() if name in space.axes}
 
 
 def _left_out(space: Space, literal: Literal) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from pytest_hetgpu.analysis.compare import cells, numbers
+from pytest_hetgpu.analysis.compare.boundaries import BoundaryMove, moves
 from pytest_hetgpu.analysis.compare.cells import CellChange, KeyChange
 from pytest_hetgpu.analysis.compare.numbers import NumberChange
 from pytest_hetgpu.analysis.compare.sides import ChangeKind, Identity, Side
@@ -28,6 +29,7 @@ class Comparison:
     keys: tuple[KeyChange, ...]
     numbers: tuple[NumberChange, ...]
     notes: tuple[str, ...]
+    boundaries: tuple[BoundaryMove, ...] = ()
 
     @property
     def worse(self) -> bool:
@@ -47,7 +49,14 @@ def compare(before: Side, after: Side, tolerance: float, *, common: bool = False
     changed = tuple(cells.changes(before, after))
     found = tuple(numbers.changes(before, after, tolerance))
     made = Comparison(
-        before, after, tolerance, changed, tuple(cells.keys(changed)), found, tuple(_notes(before, after))
+        before,
+        after,
+        tolerance,
+        changed,
+        tuple(cells.keys(changed)),
+        found,
+        tuple(_notes(before, after)),
+        tuple(moves(before, after)),
     )
     unlike = [one for one in found if one.kind is ChangeKind.UNLIKE]
     if unlike and not made.worse and all(one.kind in (ChangeKind.UNLIKE, ChangeKind.APPEARED) for one in found):

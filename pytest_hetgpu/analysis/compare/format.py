@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
+from pytest_hetgpu.analysis.compare.boundaries import BoundaryMove
 from pytest_hetgpu.analysis.compare.cells import CellChange, KeyChange, TypicalOutcome
 from pytest_hetgpu.analysis.compare.comparison import Comparison
 from pytest_hetgpu.analysis.compare.numbers import NumberChange
@@ -53,6 +54,9 @@ def _lines(comparison: Comparison) -> Iterator[str]:
     signatures = [_key(key, _name(several=several)) for key in comparison.keys]
     if signatures:
         yield from ("", "signatures:", *signatures[:MOST])
+    moves = [f"  {_of(one, several=several)}: from {one.before} to {one.after}" for one in comparison.boundaries]
+    if moves:
+        yield from ("", "the boundary moved:", *moves[:MOST])
     yield from ("", _sum(comparison))
 
 
@@ -65,6 +69,10 @@ def _side(side: Side) -> str:
         return f"{side.name}{f' ({run.id})' if run.id not in side.name else ''}{when}: {matrices}"
     first, last = (format_utc(run.started) for run in (runs[-1], runs[0]))
     return f"{side.name}, {len(runs)} runs from {first} to {last}: {matrices}"
+
+
+def _of(move: BoundaryMove, *, several: bool) -> str:
+    return f"{move.matrix}.{move.key}" if several else move.key
 
 
 def _name(*, several: bool) -> Callable[[Identity], str]:
@@ -186,6 +194,10 @@ def as_json(comparison: Comparison) -> str:
         "notes": list(comparison.notes),
         "cells": [_cell_data(one) for one in comparison.cells if one.kind is not ChangeKind.SAME],
         "signatures": [_key_data(key) for key in comparison.keys],
+        "boundaries": [
+            {"matrix": one.matrix, "key": one.key, "before": one.before, "after": one.after}
+            for one in comparison.boundaries
+        ],
         "numbers": [_number_data(one) for one in comparison.numbers if one.kind is not ChangeKind.SAME],
         "same": {
             "cells": sum(one.kind is ChangeKind.SAME for one in comparison.cells),

@@ -13,6 +13,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from pytest_hetgpu.analysis.boundary.summary import Summary
+from pytest_hetgpu.analysis.boundary.words import where
 from pytest_hetgpu.errors import HetgpuError
 from pytest_hetgpu.extensions.runtimes.lookup import restored
 from pytest_hetgpu.model import rank_outcome
@@ -21,7 +22,7 @@ from pytest_hetgpu.model.job import Job
 from pytest_hetgpu.model.verdict import Kind
 from pytest_hetgpu.planning.shell import script
 from pytest_hetgpu.reporting import cell_text, markdown
-from pytest_hetgpu.reporting.boundary_lines import support, where
+from pytest_hetgpu.reporting.boundary_lines import support
 from pytest_hetgpu.reporting.excerpt import excerpt
 from pytest_hetgpu.reporting.upstream.description import describe_job, library_settings
 from pytest_hetgpu.reporting.upstream.difference import find_nearest

@@ -49,7 +49,13 @@ def test_a_failure_of_all_sizes_is_not_about_sizes() -> None:
 
 
 def test_only_a_run_that_stopped_between_its_points_needs_them() -> None:
-    assert [stopped_between_points(cells(passed)[0]) for passed in (None, 0, 1, 5, 6)] == [False, False, True, True, False]
+    assert [stopped_between_points(cells(passed)[0]) for passed in (None, 0, 1, 5, 6)] == [
+        False,
+        False,
+        True,
+        True,
+        False,
+    ]
 
 
 def test_points_that_the_matrix_names_itself_stay_one_cell() -> None:

@@ -164,6 +164,19 @@ def test_a_signature_leads_to_all_its_cells(page: Page) -> None:
     assert page.locator('select[name="signature"]').input_value() == KEY
 
 
+def test_a_condition_leaves_its_cells_in_the_matrix(page: Page) -> None:
+    row = page.locator("#conditions tbody tr").first
+    assert "any failure" in row.inner_text()
+    link = row.locator("a")
+    assert link.inner_text() == "workload=allreduce"
+    link.click()
+    assert hash_of(page) == "#where=0"
+    assert letters(page, ":not(.out)") == "NkCN"
+    assert page.locator("#conditions tr.chosen").count() == 1
+    page.locator("#conditions tr.chosen a").click()
+    assert letters(page, ".out") == ""
+
+
 def test_bandwidth_is_drawn_with_the_other_transports_and_the_wire(page: Page) -> None:
     page.click('a[data-cell="mixed-ucx-send"]')
     page.wait_for_selector("#cell .main-svg", timeout=20_000)

@@ -1,5 +1,5 @@
 // Puts it together, and follows the address.
-const PLACES = Object.fromEntries(["matrix", "cell", "groups", "changes", "bandwidth", "nodes", "filters", "totals"].map((id) => [id, document.getElementById(id)]));
+const PLACES = Object.fromEntries(["matrix", "cell", "groups", "conditions", "changes", "bandwidth", "nodes", "filters", "totals"].map((id) => [id, document.getElementById(id)]));
 function drawFilters() {
   const fields = FILTERS.map(([name, of], place) => {
     const values = [...new Set(CELLS.map(of).filter(Boolean))];
@@ -25,6 +25,7 @@ function follow() {
   filterMatrix(PLACES.matrix, matches);
   drawTotals(PLACES.totals, matches);
   drawGroups(PLACES.groups, matches);
+  drawConditions(PLACES.conditions);
   const id = now.get("cell") || "";
   if (id !== open) drawCell(PLACES.cell, id);
   open = id;

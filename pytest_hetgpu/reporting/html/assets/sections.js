@@ -24,6 +24,20 @@ function drawGroups(place, matches) {
       cells.length > 6 ? ` and ${cells.length - 6} more` : "")));
   place.append(h("h2", {}, "Failures by signature"), table(["cells", "signature", "outcome", "of"], rows));
 }
+// A click on a condition leaves its cells in the matrix; a second click shows all.
+function drawConditions(place) {
+  if (!CONDITIONS.length) return;
+  const chosen = asked().get("where");
+  const rows = CONDITIONS.map((one, number) => {
+    const [[, where], ...facts] = one.facts;
+    const name = String(number);
+    return h("tr", { class: chosen === name ? "chosen" : null },
+      h("td", {}, FACTS.matrices.length > 1 ? `${one.matrix}: ` : "", one.key === "any failure" ? one.key : h("code", {}, one.key), h("br"), h("span", { class: "faint" }, one.state)),
+      h("td", {}, h("a", { href: address({ where: chosen === name ? "" : name, cell: "" }), "aria-current": chosen === name ? "true" : null }, where),
+        h("dl", {}, facts.flatMap(([fact, text]) => [h("dt", {}, fact), h("dd", {}, text)]))));
+  });
+  place.replaceChildren(h("h2", {}, "Where it fails"), table(["signature", "where"], rows));
+}
 function drawChanges(place) {
   if (!FACTS.baseline) return;
   place.append(h("h2", {}, `Since ${FACTS.baseline}`));

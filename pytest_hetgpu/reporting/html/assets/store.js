@@ -13,8 +13,15 @@ const FILTERS = [
   ["verdict", (cell) => cell.verdict], ["outcome", (cell) => cell.kind], ["signature", (cell) => cell.key],
 ];
 // An axis of one's own may be called as something else in the address is: then it is told apart.
-const TAKEN = ["matrix", "verdict", "outcome", "signature", "text", "cell"];
+const TAKEN = ["matrix", "verdict", "outcome", "signature", "text", "cell", "where"];
 const PARAMETER = new Map(FILTERS.map(([name], place) => [place, AXES.includes(name) && TAKEN.includes(name) ? `axis.${name}` : name]));
+
+// The cells of a condition are bits: of thousands of cells a list would be long.
+const CONDITIONS = FACTS.conditions || [];
+const INSIDE = CONDITIONS.map((one) => {
+  const bits = BigInt(`0x${one.cells}`);
+  return new Set(CELLS.filter((_, place) => (bits >> BigInt(place)) & 1n));
+});
 
 function asked() {
   return new URLSearchParams(location.hash.slice(1));
@@ -37,7 +44,8 @@ function ask(changes, replacing = false) {
 function matcher() {
   const now = asked();
   const wanted = FILTERS.map(([, of], place) => [of, now.get(PARAMETER.get(place))]).filter(([, value]) => value);
+  const inside = INSIDE[now.get("where")];
   const words = (now.get("text") || "").toLowerCase().split(/\s+/).filter(Boolean);
-  return (cell) => wanted.every(([of, value]) => of(cell) === value)
+  return (cell) => wanted.every(([of, value]) => of(cell) === value) && (!inside || inside.has(cell))
     && words.every((word) => `${cell.id} ${cell.headline} ${cell.key || ""}`.toLowerCase().includes(word));
 }

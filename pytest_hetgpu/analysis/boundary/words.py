@@ -1,0 +1,46 @@
+"""A condition in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from pytest_hetgpu.analysis.boundary.space import Literal, Relation
+from pytest_hetgpu.analysis.boundary.summary import Summary
+
+MOST_VALUES = 6
+
+
+def where(found: Summary) -> str:
+    """Return the condition as one sentence: `transport=ucx-tcp and size <= 2K, or placement=old`."""
+    aliases: dict[Literal, list[str]] = {}
+    for one, alias in found.aliases:
+        if alias.axis != one.axis:
+            aliases.setdefault(one, []).append(literal_text(alias))
+
+    def text(one: Literal) -> str:
+        same, rest = aliases.get(one), found.left_out.get(one)
+        mine = f"{one.axis}=all but {listed(rest)}" if rest else literal_text(one)
+        return f"{mine} (i.e. {', '.join(same)})" if same else mine
+
+    return ", or ".join(conjunction(map(text, term)) for term in found.terms)
+
+
+def conjunction(literals: Iterable[str]) -> str:
+    """Return literals as one condition."""
+    return " and ".join(literals) or "everywhere"
+
+
+def literal_text(one: Literal) -> str:
+    """Return a literal as a matrix writes it: `size >= 16K`, `transport=a or b`, `transport=all but ob1`."""
+    if one.relation is Relation.NOT:
+        return f"{one.axis}=all but {one.values[0]}"
+    if one.relation is Relation.ONE_OF:
+        return f"{one.axis}={' or '.join(one.values)}"
+    space = "" if one.relation is Relation.EQUAL else " "
+    return f"{one.axis}{space}{one.relation.value}{space}{one.values[0]}"
+
+
+def listed(values: Sequence[str]) -> str:
+    """Return some values, and the number of the others."""
+    more = len(values) - MOST_VALUES
+    return ", ".join(values[:MOST_VALUES]) + (f" and {more} more" if more > 0 else "")
