@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from pytest_hetgpu.reporting.boundary import boundaries, measured_points
+from pytest_hetgpu.analysis.boundary.of_run import measured_points
+from pytest_hetgpu.reporting.boundary import boundaries
 from pytest_hetgpu.reporting.boundary_lines import boundary_lines
 from pytest_hetgpu.store.cells import read_run
 from pytest_hetgpu.store.folder import RunFolder

@@ -108,7 +108,7 @@ class RunContext:
 
     def cell(self, scenario: Scenario, *, verbose: bool = False) -> CellRun:
         """Return the state of a cell before its first step."""
-        return CellRun(scenario, RetryState(self.folder, self.journal, self.engines, self.options), verbose)
+        return CellRun(scenario, RetryState(self.folder, self.journal, self.engines, self.options), self.suite, verbose)
 
     def begin(self, invocation: Invocation) -> None:
         """Record the start of a session in the journal."""
@@ -144,6 +144,8 @@ class CellRun:
 
     scenario: Scenario
     retry: RetryState
+    #: The matrices by which it is planned; a further run has a variant of its cell in them.
+    suite: MatrixSet
     #: Whether its libraries print debug output.
     verbose: bool = False
     #: Set by `plan`, final after `launch`.

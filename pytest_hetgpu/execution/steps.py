@@ -25,9 +25,9 @@ from pytest_hetgpu.planning.references import can_measure_link
 Step = Callable[[RunContext, CellRun], CellRun]
 
 
-def plan(run: RunContext, cell: CellRun) -> CellRun:
+def plan(_: RunContext, cell: CellRun) -> CellRun:
     """Plan the job of the cell. Raise NotHere if its stack or hardware is missing."""
-    return replace(cell, job=run.suite.job(cell.scenario, verbose=cell.verbose), placement=None)
+    return replace(cell, job=cell.suite.job(cell.scenario, verbose=cell.verbose), placement=None)
 
 
 def acquire(run: RunContext, cell: CellRun) -> CellRun:
@@ -54,7 +54,7 @@ def provision(run: RunContext, cell: CellRun) -> CellRun:
     nodes = cell.placement
     if nodes is None:
         return cell.on(clusters.local(run.change_job(cell.scenario, cell.job), run.runtimes))
-    planned = run.suite.job(cell.scenario, nodes.discovered, verbose=cell.verbose)
+    planned = cell.suite.job(cell.scenario, nodes.discovered, verbose=cell.verbose)
     members = {handle.node.index: handle.member for handle in nodes.handles}
     environments = dict(enumerate(nodes.environments))
     return cell.on(clusters.of_members(run.change_job(cell.scenario, planned), members, environments))

@@ -9,7 +9,7 @@ from typing import Any
 
 from pytest_hetgpu.analysis.boundary.space import Literal
 from pytest_hetgpu.analysis.boundary.summary import Summary
-from pytest_hetgpu.analysis.boundary.words import where
+from pytest_hetgpu.analysis.boundary.words import state_text, where
 from pytest_hetgpu.reporting.boundary_lines import boundary_lines
 from pytest_hetgpu.store.redaction.redact import redact_json
 
@@ -38,11 +38,13 @@ class RequiredFields:
 class ConditionFields:
     """A condition: `key` is null for any failure, `terms` are alternatives of parts that hold together.
 
-    `facts` are the printed lines by their names. The numbers count cells.
+    `summary` is the state in words, `facts` are the printed lines by their names. The numbers count cells.
     """
 
     key: str | None
     state: str
+    further_runs: int
+    summary: str
     where: str
     facts: dict[str, str]
     terms: list[list[LiteralFields]]
@@ -86,6 +88,8 @@ def _fields(one: Summary) -> ConditionFields:
     return ConditionFields(
         key=one.key or None,
         state=one.state,
+        further_runs=one.further,
+        summary=state_text(one),
         where=where(one),
         facts=dict(list(boundary_lines(one))[1:]),
         terms=[[_literal(literal) for literal in term] for term in one.terms],

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from pytest_hetgpu.analysis.boundary.summary import NOT_RUN, PASSES, Required, Summary
-from pytest_hetgpu.analysis.boundary.words import MOST_VALUES, conjunction, listed, literal_text, where
+from pytest_hetgpu.analysis.boundary.words import MOST_VALUES, conjunction, listed, literal_text, state_text, where
 
 _REFUTED = "a matching cell that passes, or another that fails this way"
 
 
 def boundary_lines(found: Summary) -> Iterator[tuple[str, str]]:
     """Yield the facts about a condition as names and texts; the first is the key with its state."""
-    yield found.key or "any failure", found.state
+    yield found.key or "any failure", state_text(found)
     yield "where", where(found)
     yield "support", support(found)
     if required := "; ".join(_required(found)):

@@ -149,7 +149,8 @@ def _boundaries(record: RunRecord, folder: RunFolder) -> Mapping[str, Sequence[S
     """Return the conditions of the failures of a run by matrix; none, without an import, if no cell failed."""
     if all(cell.outcome.kind in _GOOD for cell in record.cells):
         return {}
-    from pytest_hetgpu.reporting.boundary import boundaries, measured_points
+    from pytest_hetgpu.analysis.boundary.of_run import measured_points
+    from pytest_hetgpu.reporting.boundary import boundaries
 
     return {matrix: found for matrix, found in boundaries(record.cells, measured_points(folder)) if found}
 

@@ -110,6 +110,10 @@ def _show(config: pytest.Config, settings: Settings, cells: Sequence[Scenario], 
     live = TerminalReporter(config, cells, run.folder.path, before, opened.resumed)
     live.warn(*opened.remarks)
     config.pluginmanager.register(live, "hetgpu-live")
+    if settings.controls:
+        from pytest_hetgpu.session.further_runs import FurtherRuns
+
+        config.pluginmanager.register(FurtherRuns(opened.runner, live, settings.controls), "hetgpu-further-runs")
     if settings.live != OFF:
         from pytest_hetgpu.session.terminal.live_view import watch
 

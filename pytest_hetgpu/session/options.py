@@ -79,8 +79,8 @@ def _beside(text: str, folder: Path) -> str:
 
 
 def _convert(option: Option, value: Any, source: str) -> Any:
-    if option.may_be_off and value == OFF:
-        return OFF
+    if (option.may_be_off and value == OFF) or (option.word and value == option.word):
+        return value
     convert = _CONVERSIONS.get(option.kind)
     if convert:
         return convert(option, value, source)
@@ -121,7 +121,7 @@ def _chosen(option: Option, value: Any, source: str) -> str | tuple[str, ...]:
 
 def _counted(option: Option, value: Any, source: str) -> int:
     text = str(value)
-    off = ", nor off" * option.may_be_off
+    off = "".join(f", nor {word}" for word in (OFF * option.may_be_off, option.word) if word)
     if option.kind == "size":
         from pytest_hetgpu.model.sizes import parse_size
 

@@ -10,6 +10,7 @@ from typing import Literal
 from pytest_hetgpu.extensions.inventories import EXAMPLES
 
 OFF = "off"
+AUTO = "auto"
 BUGS = ("crash", "wrong_result", "hang", "out_of_memory", "error", "unknown", "missing_library", "gpu_arch_mismatch")
 RETRIABLE = ("network_failure", "launch_failure", "transport_unavailable", "timeout")
 
@@ -18,8 +19,8 @@ RETRIABLE = ("network_failure", "launch_failure", "transport_unavailable", "time
 class Option:
     """One option; `name` gives `--hetgpu-NAME`, ini key `hetgpu_NAME` and variable `HETGPU_NAME`.
 
-    `same`: a cell that runs again needs the value that it had. `may_be_off`: the value may be the word `off`. `least`
-    is the smallest count or size. `bare` is the value of the option if the user gives none.
+    `same`: a cell that runs again needs the value that it had. `may_be_off`: the value may be the word `off`, `word` is
+    another one. `least` is the smallest count or size. `bare` is the value of the option if the user gives none.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Option:
     choices: tuple[str, ...] = ()
     same: bool = False
     may_be_off: bool = False
+    word: str = ""
     bare: str = ""
     least: int = 0
 
@@ -150,6 +152,13 @@ OPTIONS = (
         kind="flag",
     ),
     Option(
+        "controls",
+        "further cells to run after all others, which show where exactly failures occur (default: 0), or auto",
+        "N",
+        "count",
+        word=AUTO,
+    ),
+    Option(
         "anonymise",
         "reports, issues and bundles have stand-ins for hosts, addresses, users and home paths",
         kind="flag",
@@ -194,6 +203,7 @@ class Settings:
     quarantine: int | Literal["off"] = 2
     output: int | Literal["off"] = 256 << 20
     debug_rerun: bool = False
+    controls: int | Literal["auto"] = 0
     anonymise: bool = False
     live: str = "auto"
     cell: tuple[str, ...] = ()

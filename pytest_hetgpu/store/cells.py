@@ -19,6 +19,7 @@ from pytest_hetgpu.store.events import (
     Attempted,
     BandwidthMeasured,
     CellEvent,
+    Controlled,
     Finished,
     HealthReported,
     Planned,
@@ -78,6 +79,8 @@ class CellRecord:
     accepted: bool = False
     #: those that failed while the cell was in flight
     attempts: tuple[Attempt, ...] = ()
+    #: further runs for the condition of a failure
+    controls: tuple[Controlled, ...] = ()
 
     @property
     def issue(self) -> str | None:
@@ -168,6 +171,9 @@ def _apply(record: CellRecord, event: CellEvent, epoch: float) -> CellRecord:
             after = replace(record, state=CellState.FINISHED, result=result)
         case Accepted():
             after = replace(record, accepted=True)
+        case Controlled():
+            after = replace(record, label=event.label, controls=(*record.controls, event))
+            after = replace(after, axes=after.axes or event.axes)
         case _:
             after = replace(record, state=CellState.JUDGED, outcome=event.outcome, skip_issue=None, attempts=())
     return after

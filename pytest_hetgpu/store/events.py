@@ -121,6 +121,25 @@ class Attempted:
 
 
 @dataclass(frozen=True, slots=True)
+class Controlled:
+    """A further run for the condition of the failure `key`, with its reason.
+
+    It is a cell that was not selected and follows with its own events, or, with an `attempt`, a repeat of a cell that
+    was run. `values` are those in which the repeat differs from the cell; `number` counts the further runs from 1.
+    """
+
+    matrix: str
+    scenario: str
+    label: str
+    number: int
+    key: str
+    reason: str
+    axes: Mapping[str, str] = field(default_factory=dict)
+    values: Mapping[str, str] = field(default_factory=dict)
+    attempt: Attempt | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Skipped:
     """A cell that is not run, with the reason; `issue` is the link that the matrix gives for it."""
 
@@ -159,7 +178,7 @@ class HealthReported:
     ready: bool = True
 
 
-CellEvent = Planned | Started | Finished | Attempted | Judged | Accepted | Skipped
+CellEvent = Planned | Started | Finished | Attempted | Judged | Accepted | Skipped | Controlled
 Event = SessionStarted | BandwidthMeasured | HealthReported | WaitingForHost | CellEvent
 
 EVENTS: Mapping[str, type[Event]] = {
@@ -173,6 +192,7 @@ EVENTS: Mapping[str, type[Event]] = {
     "health": HealthReported,
     "judged": Judged,
     "accepted": Accepted,
+    "control": Controlled,
     "skipped": Skipped,
 }
 NAMES: Mapping[type[Event], str] = {cls: name for name, cls in EVENTS.items()}

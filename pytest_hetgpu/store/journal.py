@@ -151,6 +151,10 @@ class Journal:
         """Record that the cell's test passed although its outcome is a failure."""
         self._append(events.Accepted(*_identity(cell)))
 
+    def controlled(self, event: events.Controlled) -> None:
+        """Record a further run for the condition of a failure."""
+        self._append(event, durable=True)
+
     def check(self) -> None:
         """Raise FolderLost if the run's folder is no longer at its path."""
         with self._lock:

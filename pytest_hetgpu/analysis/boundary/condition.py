@@ -19,7 +19,8 @@ from pytest_hetgpu.analysis.boundary.space import Space, places, union
 ANY_FAILURE = ""
 """The key under which all failures are held against passes."""
 MOST_KEYS = 50
-_REPEATS = 3
+REPEATS = 3
+"""How often a failure is seen before its condition is established."""
 _LIKELY = 0.05
 
 
@@ -89,8 +90,11 @@ class Boundary:
     separating: int | None = None
 
 
-def conditions(space: Space, runs: Runs) -> tuple[Boundary, ...]:
-    """Return the condition of each key, in the order of the cells that failed with it; of the first MOST_KEYS."""
+def conditions(space: Space, runs: Runs, untried: int | None = None) -> tuple[Boundary, ...]:
+    """Return the condition of each key, in the order of the cells that failed with it; of the first MOST_KEYS.
+
+    `untried` are the cells that may be run; None: all without a run.
+    """
     failed = dict.fromkeys(run.key for cell in sorted(runs) for run in runs[cell] if run.ran is not Ran.PASSED)
     keys = tuple(failed)[:MOST_KEYS]
     outer = {key: against_passes(space, runs, key) for key in keys}
@@ -98,7 +102,7 @@ def conditions(space: Space, runs: Runs) -> tuple[Boundary, ...]:
     for key, found in outer.items():
         regions.setdefault(found.mask, []).append(key)
     return tuple(
-        judged(space, _among_others(space, runs, replace(found, keys=tuple(regions[found.mask]))))
+        judged(space, _among_others(space, runs, replace(found, keys=tuple(regions[found.mask]))), untried)
         for found in outer.values()
     )
 
@@ -151,8 +155,8 @@ def _of(counts: Mapping[int, int], mask: int) -> dict[int, int]:
     return {cell: count for cell, count in counts.items() if mask >> cell & 1}
 
 
-def judged(space: Space, found: Found) -> Boundary:
-    """Return a condition with its state, its rivals, and the cell that parts them."""
+def judged(space: Space, found: Found, untried: int | None = None) -> Boundary:
+    """Return a condition with its state, its rivals, and the cell that parts them, of the `untried` ones."""
     seen = found.seen
     rivals, left = [], seen
     for term in found.terms:
@@ -160,13 +164,14 @@ def judged(space: Space, found: Found) -> Boundary:
             weights = weighed(hypotheses(space, left, seed))
             rivals += [one for one, weight in weights if weight > _LIKELY and one.mask != term.mask]
         left = without(left, term.mask)
-    cell = next_cell(space, seen, found.terms, space.everything & ~seen.failing & ~seen.passing)
+    may_run = space.everything if untried is None else untried
+    cell = next_cell(space, seen, found.terms, may_run & ~seen.failing & ~seen.passing)
     if seen.flaky:
         state = State.FLAKY
     elif cell is None and rivals:
         state = State.SAME
     elif (
-        rivals or any(gaps(space, seen, term) for term in found.terms) or max(seen.fails.values(), default=0) < _REPEATS
+        rivals or any(gaps(space, seen, term) for term in found.terms) or max(seen.fails.values(), default=0) < REPEATS
     ):
         state = State.OPEN
     else:

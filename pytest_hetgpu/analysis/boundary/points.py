@@ -63,8 +63,16 @@ def _parts(cell: RanCell, names: Sequence[str]) -> Iterator[RanCell]:
         yield cell
     for place, point in enumerate(cell.points):
         ends = [found for end in cell.ends if (found := _at(end, place, len(cell.points)))]
-        values = {**cell.values, **{name: point[name] for name in names if name in point}}
-        yield replace(cell, values=values, ends=ends, points=())
+        alone = [end for one, end in cell.of_points if one == point]
+        yield replace(
+            cell,
+            values={**cell.values, **{name: point[name] for name in names if name in point}},
+            ends=[*ends, *filter(None, alone)],
+            points=(),
+            of_points=(),
+            point=point,
+            refused=None in alone,
+        )
 
 
 def _at(end: RunEnd, place: int, count: int) -> RunEnd | None:

@@ -23,15 +23,21 @@ _VERSION = re.compile(r"\d{1,6}(?:\.\d{1,6}){1,3}")
 class RanCell:
     """An allowed cell: its values on the axes, the facts of its runs, and their ends.
 
-    `points` are those that its job measures, in its order, each as `size`, `dtype` and `place`. `number` is the place
-    of the cell among all; of a cell of several points, each is one RanCell with that number.
+    `points` are those that its job measures, in its order, each as `size`, `dtype` and `place`. `of_points` are runs of
+    one point only; None for one that could not be run. A cell without a `result` was not run. One that is `refused`
+    cannot be run again. Of a cell of several points, each is one RanCell with its `point`, and with the `number` of the
+    cell among all.
     """
 
     values: Mapping[str, str]
     facts: Mapping[str, str] = field(default_factory=dict)
     ends: Sequence[RunEnd] = ()
     points: Sequence[Mapping[str, str]] = ()
+    of_points: Sequence[tuple[Mapping[str, str], RunEnd | None]] = ()
     number: int | None = None
+    point: Mapping[str, str] = field(default_factory=dict)
+    result: bool = True
+    refused: bool = False
 
 
 def space_of(cells: Sequence[RanCell]) -> Space:

@@ -44,6 +44,8 @@ class Summary:
     support: Support
     required: tuple[Required, ...]
     no_effect: tuple[tuple[str, tuple[str, ...]], ...]
+    #: the number of further runs for it
+    further: int
     #: other conditions that the runs leave possible
     rivals: tuple[tuple[Literal, ...], ...]
     #: the values of a cell that was not run, and whose run says most about the condition
@@ -57,8 +59,8 @@ class Summary:
 PASSES, NOT_RUN = "passes", "not run"
 
 
-def summary(space: Space, runs: Runs, condition: Boundary) -> Summary:
-    """Return the facts about a condition."""
+def summary(space: Space, runs: Runs, condition: Boundary, further: int = 0) -> Summary:
+    """Return the facts about a condition, for which so many `further` runs were made."""
     found = condition.found
     # A lost network is no failure that counts for all of them.
     tried = union(1 << cell for cell in runs) if found.key else found.seen.failing | found.seen.passing
@@ -81,6 +83,7 @@ def summary(space: Space, runs: Runs, condition: Boundary) -> Summary:
         support,
         tuple(line for term in found.terms for one in term.literals for line in _required(space, runs, term, one)),
         tuple(_no_effect(space, found.terms, failing)),
+        further,
         tuple(tuple(one.literal for one in rival.literals) for rival in condition.rivals),
         _values(space, condition.separating),
         matching,

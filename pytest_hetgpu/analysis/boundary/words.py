@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from pytest_hetgpu.analysis.boundary.space import Literal, Relation
+from pytest_hetgpu.analysis.boundary.condition import State
+from pytest_hetgpu.analysis.boundary.space import Candidate, Literal, Relation
 from pytest_hetgpu.analysis.boundary.summary import Summary
 
 MOST_VALUES = 6
+
+
+def literals_text(literals: Iterable[Candidate]) -> str:
+    """Return the literals of a term as one condition, without aliases."""
+    return conjunction(literal_text(one.literal) for one in literals)
 
 
 def where(found: Summary) -> str:
@@ -23,6 +29,12 @@ def where(found: Summary) -> str:
         return f"{mine} (i.e. {', '.join(same)})" if same else mine
 
     return ", or ".join(conjunction(map(text, term)) for term in found.terms)
+
+
+def state_text(found: Summary) -> str:
+    """Return the state of a condition: `established by 7 further runs`."""
+    more = f" by {found.further} further run{'s' * (found.further > 1)}" if found.further else ""
+    return f"{found.state}{more if found.state == State.ESTABLISHED.value else more.replace(' by', ' after')}"
 
 
 def conjunction(literals: Iterable[str]) -> str:

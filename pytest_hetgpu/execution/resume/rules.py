@@ -35,6 +35,7 @@ RULES: Mapping[str, ResumeRule] = {
     "output": ResumeRule.FREE,
     "live": ResumeRule.FREE,
     "debug-rerun": ResumeRule.FREE,
+    "controls": ResumeRule.FREE,
     "anonymise": ResumeRule.FREE,
     "cell": ResumeRule.FREE,
     "plan": ResumeRule.FREE,

@@ -113,6 +113,13 @@ class TerminalReporter:
         # Our lines end themselves; pytest need not print the file's name before each.
         terminal.currentfspath = self.config.rootpath / report.nodeid.split("::")[0]
 
+    def announce(self, line: str) -> None:
+        """Print a line about a further run at once."""
+        terminal = self.config.pluginmanager.get_plugin("terminalreporter")
+        if terminal is not None and self.config.get_verbosity() >= 0:
+            terminal.ensure_newline()
+            terminal.write_line(line)
+
     def line(self, pairs: CellProperties) -> str:
         """Return `ok       two-ranks-ob1-tcp-allreduce   0.9 s  busbw 1.32 GB/s at 4M float32`."""
         told = f"{details(pairs)}{'  (kept)' * bool(pairs.kept)}"
@@ -153,7 +160,7 @@ class TerminalReporter:
 
         for several in json.loads(path.read_bytes())["matrices"].values():
             for one in several:
-                yield f"{one['key'] or 'any failure'}   {one['state']}"
+                yield f"{one['key'] or 'any failure'}   {one['summary']}"
                 yield from (f"  {name:{_NAME}} {text}" for name, text in one["facts"].items())
 
     def news(self) -> Iterator[tuple[str, dict[str, bool]]]:

@@ -1,0 +1,151 @@
+"""The space of each matrix of a run, with the ends of its runs, from the records of its cells."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from pytest_hetgpu.analysis.boundary.condition import Boundary, RunEnd, Runs, against_passes, conditions, judged
+from pytest_hetgpu.analysis.boundary.points import by_point, point_values, points_before_end, stopped_between_points
+from pytest_hetgpu.analysis.boundary.runs import RanCell, end_of, ends_of, runs_of, space_of
+from pytest_hetgpu.analysis.boundary.space import Space
+from pytest_hetgpu.analysis.boundary.summary import Summary, summary
+from pytest_hetgpu.model.outcome import Attempt, Outcome
+from pytest_hetgpu.model.records import MessagePoint
+from pytest_hetgpu.model.verdict import Kind
+from pytest_hetgpu.store.cells import NEVER_STARTED, CellRecord
+from pytest_hetgpu.store.encode import RecordError
+from pytest_hetgpu.store.folder import RunFolder, read_job
+
+Points = Callable[[CellRecord], Sequence[MessagePoint]]
+"""Returns the points that the job of a cell measures, in its order."""
+_GOOD = (Kind.PASSED, Kind.SLOW, Kind.SKIPPED)
+
+
+def measured_points(folder: RunFolder) -> Points:
+    """Return a function that reads the points of a cell's job in a run's folder; none of programs of other projects."""
+
+    def read(cell: CellRecord) -> Sequence[MessagePoint]:
+        try:
+            demand = read_job(folder.job(cell.label)).demand
+        except (OSError, RecordError):
+            return ()
+        return demand.points if demand.measured and demand.external is None else ()
+
+    return read
+
+
+@dataclass(frozen=True)
+class MatrixRuns:
+    """The allowed cells of a matrix, by number: `ids`; and `entries`, which are cells or their points.
+
+    `further` are the numbers of further runs for each key.
+    """
+
+    matrix: str
+    ids: tuple[str, ...]
+    entries: Sequence[RanCell]
+    further: Mapping[str, int] = field(default_factory=dict)
+
+    @cached_property
+    def space(self) -> Space:
+        """The space of the entries."""
+        return space_of(self.entries)
+
+    @cached_property
+    def runs(self) -> Runs:
+        """The ends of the runs of each entry."""
+        return runs_of(self.entries)
+
+    @cached_property
+    def untried(self) -> int:
+        """The entries that were not run: of cells without a result, or points of cells that were run."""
+        shown = {self._number(place) for place in self.runs}
+        return sum(
+            1 << place
+            for place, entry in enumerate(self.entries)
+            if not (entry.ends or entry.refused) and (not entry.result or self._number(place) in shown)
+        )
+
+    @cached_property
+    def conditions(self) -> tuple[Boundary, ...]:
+        """The condition of each key."""
+        return conditions(self.space, self.runs, self.untried)
+
+    def summaries(self) -> Iterator[Summary]:
+        """Yield the condition of any failure if there are several keys, then of each key."""
+        whole = against_passes(self.space, self.runs) if len(self.conditions) > 1 else None
+        for one in (*([judged(self.space, whole, self.untried)] if whole else ()), *self.conditions):
+            yield summary(self.space, self.runs, one, self.further.get(one.found.key, 0))
+
+    def _number(self, place: int) -> int:
+        number = self.entries[place].number
+        return place if number is None else number
+
+
+def matrices_of(cells: Sequence[CellRecord], points: Points = lambda _: ()) -> Iterator[MatrixRuns]:
+    """Yield each matrix of a run.
+
+    A cell of several runs counts with all of them. Cells that the matrix or the machines exclude are left out.
+    """
+    for matrix in dict.fromkeys(cell.matrix for cell in cells):
+        allowed = allowed_cells(cells, matrix)
+        further = Counter(one.key for several in allowed.values() for cell in several for one in cell.controls)
+        yield MatrixRuns(matrix, tuple(allowed), _ran_cells(allowed, points), further)
+
+
+def allowed_cells(cells: Sequence[CellRecord], matrix: str) -> Mapping[str, Sequence[CellRecord]]:
+    """Return the records of each cell of a matrix, by its id, without excluded ones.
+
+    A summary's numbers of cells are places in this mapping.
+    """
+    found: dict[str, list[CellRecord]] = {}
+    for cell in cells:
+        if cell.matrix == matrix and (cell.outcome.kind is not Kind.SKIPPED or cell.outcome is NEVER_STARTED):
+            found.setdefault(cell.scenario, []).append(cell)
+    return found
+
+
+def _ran_cells(allowed: Mapping[str, Sequence[CellRecord]], points: Points) -> Sequence[RanCell]:
+    """Return the cells of a matrix; their points if a run passed some and failed at the next."""
+
+    def measuring(cell: CellRecord) -> Sequence[MessagePoint]:
+        return points(cell) if cell.outcome.measurements else ()
+
+    cells = [_ran(several, measuring) for several in allowed.values()]
+    if not any(map(stopped_between_points, cells)):
+        return cells
+    # Only now the points of the other failed cells are worth reading.
+    return by_point([_ran(several, points) for several in allowed.values()])
+
+
+def _ran(several: Sequence[CellRecord], points: Points) -> RanCell:
+    ran = [cell for cell in several if cell.outcome.kind is not Kind.SKIPPED]
+    facts = next((cell.outcome.facts for cell in ran if cell.outcome.facts), {})
+    asked = next((points(cell) if cell.outcome.kind not in _GOOD else _measured(cell.outcome) for cell in ran), ())
+    ends = [end for cell in ran for end in _ends(cell.outcome, asked)]
+    again = [(one.values, _of_attempt(one.attempt)) for cell in several for one in cell.controls if one.attempt]
+    whole = [end for values, end in again if not values]
+    return RanCell(
+        several[0].axes,
+        facts,
+        [*ends, *filter(None, whole)],
+        point_values(asked),
+        of_points=[one for one in again if one[0]],
+        result=bool(ran),
+        refused=None in whole,
+    )
+
+
+def _of_attempt(attempt: Attempt) -> RunEnd | None:
+    return next(end_of(attempt.kind, attempt.key), None)
+
+
+def _measured(outcome: Outcome) -> Sequence[MessagePoint]:
+    return tuple(dict.fromkeys(one.point for one in outcome.measurements))
+
+
+def _ends(outcome: Outcome, asked: Sequence[MessagePoint]) -> Iterator[RunEnd]:
+    return ends_of(outcome, points_before_end(outcome.kind, _measured(outcome), asked))
