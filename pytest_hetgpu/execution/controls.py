@@ -38,9 +38,9 @@ def auto(elapsed: float) -> Limit:
 
 
 class Controls:
-    """The further runs of one run, one after another. `tell` is called with a line about each."""
+    """The further runs of one run, one after another. `tell` is called with the label of each and a line about it."""
 
-    def __init__(self, runner: CellRunner, limit: Limit, tell: Callable[[str], object]) -> None:
+    def __init__(self, runner: CellRunner, limit: Limit, tell: Callable[[str, str], object]) -> None:
         self._runner = runner
         self._run = runner.context
         self._limit = limit
@@ -69,7 +69,7 @@ class Controls:
                 cell = replace(cell, outcome=self._outcome(self._scenarios[identity]))
             self._cells[identity] = cell
             self._done[control.key] += 1
-            self._tell(_line(event, cell))
+            self._tell(cell.label, _line(event, cell))
         return self._done.total() - before
 
     def _next(self) -> Control | None:

@@ -113,8 +113,11 @@ class TerminalReporter:
         # Our lines end themselves; pytest need not print the file's name before each.
         terminal.currentfspath = self.config.rootpath / report.nodeid.split("::")[0]
 
-    def announce(self, line: str) -> None:
-        """Print a line about a further run at once."""
+    def announce(self, label: str, line: str) -> None:
+        """Print a line about a further run of a cell, which has ended."""
+        view = self.config.pluginmanager.get_plugin("hetgpu-watching")
+        if view is not None:
+            view.screen.end(label)
         terminal = self.config.pluginmanager.get_plugin("terminalreporter")
         if terminal is not None and self.config.get_verbosity() >= 0:
             terminal.ensure_newline()

@@ -1,0 +1,105 @@
+"""The next further run for the conditions of a run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pytest_hetgpu.analysis.boundary.condition import State
+from pytest_hetgpu.analysis.boundary.controls import Control, next_control
+from pytest_hetgpu.analysis.boundary.of_run import MatrixRuns, matrices_of
+from pytest_hetgpu.model.failure import Signature
+from pytest_hetgpu.model.outcome import Attempt, Outcome
+from pytest_hetgpu.model.records import Measurement, MessagePoint
+from pytest_hetgpu.model.verdict import Kind, Verdict
+from pytest_hetgpu.store.cells import NEVER_STARTED, CellRecord
+from pytest_hetgpu.store.events import Controlled
+
+KEY = "SIGSEGV@lib!f"
+SWEEP = tuple(MessagePoint(1024 << step, "float32") for step in range(4))
+
+
+def cell(transport: str, workload: str, outcome: Outcome = NEVER_STARTED) -> CellRecord:
+    label = f"{transport}-{workload}"
+    return CellRecord("m", label, label, {"transport": transport, "workload": workload}, outcome=outcome)
+
+
+PASSED = Outcome(Kind.PASSED, Verdict.OK)
+CRASHED = Outcome(Kind.CRASH, Verdict.NEW, signature=Signature(Kind.CRASH, KEY, "line", 1))
+CELLS = [
+    cell("tcp", "guarded", CRASHED),
+    cell("shm", "send", PASSED),
+    *(cell(*names) for names in (("tcp", "send"), ("shm", "guarded"), ("rc", "guarded"), ("rc", "send"))),
+]
+
+
+def loop(cells: list[CellRecord], fails: str, most: int = 20) -> tuple[list[Control], MatrixRuns]:
+    """Run controls: cells whose label has `fails` in it crash."""
+    done: dict[str, int] = {}
+    made: list[Control] = []
+    while True:
+        (matrix,) = matrices_of(cells, lambda one: SWEEP if one.outcome.measurements else ())
+        control = next_control((matrix,), done)
+        if control is None or len(made) == most:
+            return made, matrix
+        made.append(control)
+        done[control.key] = done.get(control.key, 0) + 1
+        at = next(place for place, one in enumerate(cells) if one.scenario == control.scenario)
+        bad = fails in control.scenario
+        if control.repeats:
+            kind, key = (Kind.CRASH, KEY) if bad else (Kind.PASSED, "")
+            attempt = Attempt(kind, key, "", "log", 1.0)
+            event = Controlled("m", control.scenario, "l", len(made), KEY, "r", values=control.point, attempt=attempt)
+            cells[at] = replace(cells[at], controls=(*cells[at].controls, event))
+        else:
+            cells[at] = replace(cells[at], outcome=CRASHED if bad else PASSED)
+
+
+def test_they_separate_rivals_and_then_repeat_the_failure() -> None:
+    made, matrix = loop(list(CELLS), "guarded")
+    (one,) = matrix.summaries()
+    assert (one.state, [literal.values for term in one.terms for literal in term]) == ("established", [("guarded",)])
+    assert made[0].reason.startswith("separates ")
+    assert [control.reason for control in made[-2:]] == ["repeats the failure"] * 2
+    assert len(made) <= 6
+
+
+def test_of_no_failure_there_is_none() -> None:
+    assert next_control(tuple(matrices_of([cell("tcp", "send", PASSED), cell("shm", "send")])), {}) is None
+
+
+def test_a_repeat_that_cannot_be_run_is_not_asked_for_again() -> None:
+    refused = Attempt(Kind.SKIPPED, "", "no host", "", 0.0)
+    cells = [
+        replace(one, controls=(Controlled("m", one.scenario, one.label, 1, KEY, "r", attempt=refused),))
+        for one in (cell("tcp", "guarded", CRASHED), cell("shm", "guarded", CRASHED), cell("rc", "guarded", CRASHED))
+    ]
+    assert next_control(tuple(matrices_of(cells)), {}) is None
+
+
+def test_the_key_with_the_fewest_runs_comes_first() -> None:
+    other = replace(CRASHED, signature=Signature(Kind.CRASH, "other@lib", "line", 1))
+    cells = [*CELLS[:2], cell("rc", "guarded", other), *CELLS[2:4], CELLS[5]]
+    matrices = tuple(matrices_of(cells))
+    keys = [one.found.key for one in matrices[0].conditions]
+    assert [one.state for one in matrices[0].conditions] == [State.OPEN, State.OPEN]
+    for number, key in enumerate(keys):
+        control = next_control(matrices, {one: 1 for place, one in enumerate(keys) if place != number})
+        assert control
+        assert control.key == key
+
+
+def test_single_sizes_of_a_sweep() -> None:
+    """A sweep passed 1K and 2K, and failed at 4K: nothing is known of 8K."""
+    measured = tuple(Measurement("latency", 1.0, "us", point, 2) for point in SWEEP)
+    cells = [
+        *(
+            cell(transport, "guarded", replace(CRASHED, measurements=measured[:2]))
+            for transport in ("tcp", "shm", "rc")
+        ),
+        *(cell(transport, "send", replace(PASSED, measurements=measured)) for transport in ("tcp", "shm", "rc")),
+    ]
+    made, matrix = loop(cells, "guarded")
+    (one,) = matrix.summaries()
+    assert one.state == "established"
+    assert "8K" in [control.point["size"] for control in made if control.point]
+    assert any(literal.axis == "size" and literal.values == ("4K",) for term in one.terms for literal in term)
