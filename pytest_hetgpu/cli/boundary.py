@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from pytest_hetgpu.analysis.boundary.of_run import measured_points
+from pytest_hetgpu.analysis.boundary.of_run import measured_points, with_left_out
 from pytest_hetgpu.reporting.boundary import boundaries
 from pytest_hetgpu.reporting.boundary_lines import boundary_lines
 from pytest_hetgpu.store.cells import read_run
@@ -16,7 +16,7 @@ _NAME = 11
 
 def boundary(folders: Sequence[Path]) -> Iterator[str]:
     """Yield the lines that the command prints. Raise UsageError for a folder of no run."""
-    runs = {folder: read_run(folder).cells for folder in folders}
+    runs = {folder: with_left_out(read_run(folder)) for folder in folders}
     points = {id(cell): measured_points(RunFolder(folder)) for folder, cells in runs.items() for cell in cells}
     cells = [cell for several in runs.values() for cell in several]
     for matrix, found in boundaries(cells, lambda cell: points[id(cell)](cell)):

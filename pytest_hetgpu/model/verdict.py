@@ -29,6 +29,11 @@ class Kind(str, enum.Enum):
         """Return the position in the list above; larger is worse."""
         return _SEVERITY[self]
 
+    @property
+    def failed(self) -> bool:
+        """Return whether a cell ran and did not do its job."""
+        return self not in (Kind.PASSED, Kind.SLOW, Kind.SKIPPED)
+
 
 _SEVERITY = {kind: place for place, kind in enumerate(Kind)}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from pytest_hetgpu.config.matrix.diagnostics import Diagnostics
 from pytest_hetgpu.config.matrix.matrix import Matrix, Rule
@@ -62,13 +63,23 @@ def _cells(matrix: Matrix, diagnostics: Diagnostics) -> Cells:
             # The first rule that matches gives the reason.
             cells[cell] = cells[cell] or rule.exclusion
     for rule in matrix.include:
-        added = [cell for cell in _combinations(matrix, rule) if cell not in cells or cells[cell]]
+        added = _added(matrix, rule, cells)
         if not added:
             diagnostics.add(rule.origin.line, "this include adds no cell: every one it names is in the matrix already")
         cells.update(dict.fromkeys(added))
     if None not in cells.values():
         diagnostics.add(matrix.exclude[0].origin.line, f"nothing to run: all {len(cells)} cells are excluded")
     return cells
+
+
+def _added(matrix: Matrix, rule: Rule, cells: Cells) -> Sequence[Cell]:
+    return [cell for cell in _combinations(matrix, rule) if cell not in cells or cells[cell]]
+
+
+def included(matrix: Matrix) -> frozenset[Cell]:
+    """Return the cells that only an include gives: excluded ones, or with values off the axes."""
+    bare = _cells(replace(matrix, include=()), Diagnostics(matrix.file))
+    return frozenset(cell for rule in matrix.include for cell in _added(matrix, rule, bare))
 
 
 def _combinations(matrix: Matrix, rule: Rule) -> Iterator[Cell]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from pytest_hetgpu.analysis.boundary.of_run import Points, allowed_cells, matrices_of
+from pytest_hetgpu.analysis.boundary.of_run import Points, allowed_cells, matrices_of, with_left_out
 from pytest_hetgpu.analysis.boundary.summary import Summary
 from pytest_hetgpu.reporting.boundary_lines import boundary_lines
-from pytest_hetgpu.store.cells import CellRecord
+from pytest_hetgpu.store.cells import CellRecord, RunRecord
 from pytest_hetgpu.store.text import one_line
 
 _LONGEST = 1000
@@ -44,14 +44,16 @@ def paragraphs(found: Boundaries, escape: Callable[[str], str]) -> Iterator[str]
             yield "\n".join(lines)
 
 
-def page_conditions(found: Boundaries, cells: Sequence[CellRecord]) -> list[dict[str, Any]]:
+def page_conditions(found: Boundaries, record: RunRecord) -> list[dict[str, Any]]:
     """Return the conditions for the page. `cells` of each is a hexadecimal number with bit i for cell i of the run."""
-    places = {(cell.matrix, cell.scenario): place for place, cell in enumerate(cells)}
+    places = {(cell.matrix, cell.scenario): place for place, cell in enumerate(record.cells)}
+    cells = with_left_out(record)
     made = []
     for matrix, several in found.items():
         ids = list(allowed_cells(cells, matrix))
         for one in several:
-            mask = sum(1 << places[matrix, ids[number]] for number in one.cells)
+            inside = {(matrix, ids[number]) for number in one.cells}
+            mask = sum(1 << place for identity, place in places.items() if identity in inside)
             (key, state), *facts = ((one_line(name), one_line(text, _LONGEST)) for name, text in boundary_lines(one))
             made.append({"matrix": matrix, "key": key, "state": state, "facts": facts, "cells": f"{mask:x}"})
     return made

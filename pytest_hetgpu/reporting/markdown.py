@@ -72,6 +72,10 @@ def render(
     `lost` are the cells whose log is missing.
     """
     parts = [f"# Compatibility of {_list(_matrices(record)) or 'nothing'}", _sentence(record), _totals(record)]
+    parts += [
+        f"Sample of {escape_markdown(one.matrix)} ({escape_markdown(one.strategy)}): {escape_markdown(one.text)}."
+        for one in record.samples.values()
+    ]
     parts += _grids(record)
     parts += _not_ok(record, log, rerun)
     parts += _flaky(record)

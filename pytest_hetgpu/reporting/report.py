@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_hetgpu.errors import HetgpuError
-from pytest_hetgpu.model.verdict import Kind
 from pytest_hetgpu.reporting import markdown
 from pytest_hetgpu.reporting.cell_text import Rerun, describe_private_logs
 from pytest_hetgpu.store import writer_lock
@@ -37,9 +36,6 @@ LOADED_LATE = (
     "pytest_hetgpu.reporting.html.page_data",
 )
 """Modules that only reports need, which `get_ready` loads."""
-
-
-_GOOD = (Kind.PASSED, Kind.SLOW, Kind.SKIPPED)
 
 
 class ReportError(HetgpuError):
@@ -147,12 +143,12 @@ def _write_reports(record: RunRecord, folder: RunFolder, rerun: Rerun) -> Iterat
 
 def _boundaries(record: RunRecord, folder: RunFolder) -> Mapping[str, Sequence[Summary]]:
     """Return the conditions of the failures of a run by matrix; none, without an import, if no cell failed."""
-    if all(cell.outcome.kind in _GOOD for cell in record.cells):
+    if not any(cell.outcome.kind.failed for cell in record.cells):
         return {}
-    from pytest_hetgpu.analysis.boundary.of_run import measured_points
+    from pytest_hetgpu.analysis.boundary.of_run import measured_points, with_left_out
     from pytest_hetgpu.reporting.boundary import boundaries
 
-    return {matrix: found for matrix, found in boundaries(record.cells, measured_points(folder)) if found}
+    return {matrix: found for matrix, found in boundaries(with_left_out(record), measured_points(folder)) if found}
 
 
 def _conditions(limits: Mapping[str, Sequence[Summary]]) -> Callable[[CellRecord], Summary | None]:
@@ -189,7 +185,7 @@ def _page_conditions(record: RunRecord, limits: Mapping[str, Sequence[Summary]])
         return ()
     from pytest_hetgpu.reporting.boundary import page_conditions
 
-    return page_conditions(limits, record.cells)
+    return page_conditions(limits, record)
 
 
 def _page(

@@ -18,15 +18,14 @@ from pytest_hetgpu.session.folder_watch import FolderWatch
 from pytest_hetgpu.session.marks import registered
 from pytest_hetgpu.session.redacted_reports import RedactedReports
 from pytest_hetgpu.session.session import Session
-from pytest_hetgpu.session.settings import OFF, OPTIONS, Settings
+from pytest_hetgpu.session.settings import FULL, OFF, OPTIONS, Settings
 from pytest_hetgpu.store.redaction.redact import clear_secrets, redact, register_secrets
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pytest_hetgpu.execution.context import Invocation
     from pytest_hetgpu.model.job import Scenario
     from pytest_hetgpu.session.start import OpenedRun
+    from pytest_hetgpu.store.events import Sampled
 
 
 def open_session(config: pytest.Config, settings: Settings) -> Session:
@@ -46,24 +45,43 @@ def _open_session(config: pytest.Config, settings: Settings) -> Session:
         settings.matrix, config.rootpath, timeout=settings.timeout, environ=os.environ, inputs=inputs
     )
     register_secrets({}, *suite.settings())
-    cells = hooks.select(config, suite.select(settings.cell))
+    cells, samples = _select(config, settings, suite)
     marks = registered(config, suite, pytest.mark)
     if config.args_source is not config.ArgsSource.ARGS:
         config.args[:] = [str(packaged("scenarios"))]
     opened = None
     if not (settings.plan or config.option.collectonly):
-        opened = _open_run(config, settings, suite, cells)
+        opened = _open_run(config, settings, suite, (cells, samples))
     return Session(config, settings, suite, CellTests(config, cells, marks, suite.matrices, opened))
 
 
-def _open_run(config: pytest.Config, settings: Settings, suite: MatrixSet, cells: Sequence[Scenario]) -> OpenedRun:
+_Selection = tuple["tuple[Scenario, ...]", "tuple[Sampled, ...]"]
+
+
+def _select(config: pytest.Config, settings: Settings, suite: MatrixSet) -> _Selection:
+    """Return the cells to run, with the samples that they come from. Those of a worker are those of its controller."""
+    cells = hooks.select(config, suite.select(settings.cell))
+    worker: dict[str, Any] = getattr(config, "workerinput", {})
+    if chosen := worker.get("hetgpu_sample"):
+        wanted = frozenset(chosen)
+        return tuple(cell for cell in cells if cell.label in wanted), ()
+    if settings.strategy.partition("@")[0] == FULL:
+        return cells, ()
+    from pytest_hetgpu.session.sample import choose
+
+    here = config.invocation_params.dir
+    return choose(settings, suite, cells, here / settings.reports, here)
+
+
+def _open_run(config: pytest.Config, settings: Settings, suite: MatrixSet, selection: _Selection) -> OpenedRun:
     """Open the run, and register the plugins that watch and show it. Modules for runs are imported here."""
     worker: dict[str, Any] | None = getattr(config, "workerinput", None)
+    cells, samples = selection
     from pytest_hetgpu.session import start
 
     typed = _typed(config, settings) if worker is None else tuple(worker["hetgpu_options"])
     change_job = partial(hooks.change_job, config)
-    request = start.RunRequest(suite, settings, config.invocation_params.dir, typed, cells, change_job)
+    request = start.RunRequest(suite, settings, config.invocation_params.dir, typed, cells, change_job, samples)
     if worker is not None:
         opened = start.join(request, worker)
     else:
@@ -75,7 +93,7 @@ def _open_run(config: pytest.Config, settings: Settings, suite: MatrixSet, cells
     watch = FolderWatch(config, opened.runner.context.journal, speaks=worker is None)
     config.pluginmanager.register(watch, FolderWatch.NAME)
     if worker is None:
-        _show(config, settings, cells, opened)
+        _show(config, settings, selection, opened)
     return opened
 
 
@@ -101,13 +119,16 @@ def _typed(config: pytest.Config, settings: Settings) -> tuple[str, ...]:
     return (*paths, *(("-m", "hetgpu") if paths else ()), *settings.typed)
 
 
-def _show(config: pytest.Config, settings: Settings, cells: Sequence[Scenario], opened: OpenedRun) -> None:
+def _show(config: pytest.Config, settings: Settings, selection: _Selection, opened: OpenedRun) -> None:
     """Register the plugins that show the run in the terminal."""
     from pytest_hetgpu.session.terminal.results import TerminalReporter
 
     run = opened.runner.context
     before = run.options.baseline.side if run.options.baseline else run.options.history
-    live = TerminalReporter(config, cells, run.folder.path, before, opened.resumed)
+    lines = [opened.resumed] if opened.resumed else []
+    cells, samples = selection
+    lines += (f"sample of {one.matrix}, {one.strategy}: {one.text}" for one in samples)
+    live = TerminalReporter(config, cells, run.folder.path, before, lines)
     live.warn(*opened.remarks)
     config.pluginmanager.register(live, "hetgpu-live")
     if settings.controls:

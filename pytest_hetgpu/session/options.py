@@ -119,6 +119,16 @@ def _chosen(option: Option, value: Any, source: str) -> str | tuple[str, ...]:
     return words if option.kind == "choices" else words[0]
 
 
+def _strategy(_: Option, value: Any, source: str) -> str:
+    from pytest_hetgpu.planning.sampling import parse_strategy
+
+    try:
+        parse_strategy(str(value))
+    except ValueError as error:
+        raise pytest.UsageError(f"{source}: {error}") from None
+    return str(value).strip()
+
+
 def _counted(option: Option, value: Any, source: str) -> int:
     text = str(value)
     off = "".join(f", nor {word}" for word in (OFF * option.may_be_off, option.word) if word)
@@ -148,4 +158,5 @@ _CONVERSIONS: Mapping[str, Callable[[Option, Any, str], Any]] = {
     "choices": _chosen,
     "count": _counted,
     "size": _counted,
+    "strategy": _strategy,
 }

@@ -11,6 +11,7 @@ from pytest_hetgpu.extensions.inventories import EXAMPLES
 
 OFF = "off"
 AUTO = "auto"
+FULL = "full"
 BUGS = ("crash", "wrong_result", "hang", "out_of_memory", "error", "unknown", "missing_library", "gpu_arch_mismatch")
 RETRIABLE = ("network_failure", "launch_failure", "transport_unavailable", "timeout")
 
@@ -27,7 +28,7 @@ class Option:
     help: str
     metavar: str = ""
     kind: Literal[
-        "path", "paths", "words", "seconds", "flag", "choice", "choices", "run", "source", "count", "size"
+        "path", "paths", "words", "seconds", "flag", "choice", "choices", "run", "source", "count", "size", "strategy"
     ] = "path"
     everywhere: bool = True
     choices: tuple[str, ...] = ()
@@ -152,6 +153,13 @@ OPTIONS = (
         kind="flag",
     ),
     Option(
+        "strategy",
+        "the cells that are run: all (full, the default), or a sample with every pair of values (pairwise), every "
+        "triple (3-wise), ...; pairwise@7 is another sample",
+        "S",
+        "strategy",
+    ),
+    Option(
         "controls",
         "further cells to run after all others, which show where exactly failures occur (default: 0), or auto",
         "N",
@@ -203,6 +211,7 @@ class Settings:
     quarantine: int | Literal["off"] = 2
     output: int | Literal["off"] = 256 << 20
     debug_rerun: bool = False
+    strategy: str = FULL
     controls: int | Literal["auto"] = 0
     anonymise: bool = False
     live: str = "auto"

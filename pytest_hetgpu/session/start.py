@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pytest_hetgpu.model.job import Job, Scenario
     from pytest_hetgpu.planning.matrix_set import MatrixSet
     from pytest_hetgpu.store.cells import CellRecord
+    from pytest_hetgpu.store.events import Sampled
 
 MAIN = "main"
 
@@ -40,6 +41,8 @@ class RunRequest:
     typed: tuple[str, ...]
     cells: Sequence[Scenario]
     change_job: Callable[[Scenario, Job], Job]
+    #: The samples that the cells come from.
+    samples: Sequence[Sampled] = ()
 
     @property
     def reports(self) -> Path:
@@ -126,6 +129,8 @@ def _begin(request: RunRequest, journal: Journal, baseline: Baseline | None, inv
         meanwhile=_get_ready,
     )
     context.begin(invocation)
+    for sample in request.samples:
+        context.journal.sampled(sample)
     return CellRunner(context)
 
 

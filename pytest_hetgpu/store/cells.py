@@ -23,6 +23,7 @@ from pytest_hetgpu.store.events import (
     Finished,
     HealthReported,
     Planned,
+    Sampled,
     SessionStarted,
     Skipped,
     Started,
@@ -100,6 +101,8 @@ class RunRecord:
     unread: Mapping[str, int] = field(default_factory=dict)
     #: how often the run was resumed
     part: int = 0
+    #: by matrix
+    samples: Mapping[str, Sampled] = field(default_factory=dict)
 
 
 def read_cells(run_folder: Path) -> list[CellRecord]:
@@ -119,6 +122,7 @@ def read_run(run_folder: Path, before: int | None = None) -> RunRecord:
     cells: dict[tuple[str, str], CellRecord] = {}
     sessions: dict[int, SessionStarted] = {}
     began: list[SessionStarted] = []
+    samples: dict[str, Sampled] = {}
     for entry in logged:
         if before is not None and entry.part >= before:
             break
@@ -127,6 +131,9 @@ def read_run(run_folder: Path, before: int | None = None) -> RunRecord:
             sessions[entry.part] = event
             began.append(event)
             continue
+        if isinstance(event, Sampled):
+            samples[event.matrix] = event
+            continue
         if isinstance(event, BandwidthMeasured | HealthReported | WaitingForHost):
             continue  # the records of cells hold the same facts
         identity = (event.matrix, event.scenario)
@@ -134,7 +141,8 @@ def read_run(run_folder: Path, before: int | None = None) -> RunRecord:
         cells[identity] = replace(_apply(record, event, entry.epoch), writer=entry.writer, part=entry.part)
     concluded = (_with_interruption(record, run_folder, sessions.get(record.part)) for record in cells.values())
     ordered = sorted(concluded, key=lambda r: math.inf if r.position is None else r.position)
-    return RunRecord(tuple(ordered), tuple(began), unread, max((entry.part for entry in logged), default=0))
+    part = max((entry.part for entry in logged), default=0)
+    return RunRecord(tuple(ordered), tuple(began), unread, part, samples)
 
 
 def missing_logs(record: RunRecord, folder: RunFolder) -> tuple[str, ...]:

@@ -54,6 +54,19 @@ class SessionStarted:
 
 
 @dataclass(frozen=True, slots=True)
+class Sampled:
+    """The cells of a matrix that a strategy chose, and all `allowed` ones; sets as in `packed_cells.py`."""
+
+    matrix: str
+    strategy: str
+    #: what the sample covers, in words
+    text: str
+    axes: Mapping[str, tuple[str, ...]]
+    chosen: str
+    allowed: str
+
+
+@dataclass(frozen=True, slots=True)
 class Planned:
     """A cell that will run with `argv`; `position` is its place in the order of the matrix files."""
 
@@ -179,10 +192,11 @@ class HealthReported:
 
 
 CellEvent = Planned | Started | Finished | Attempted | Judged | Accepted | Skipped | Controlled
-Event = SessionStarted | BandwidthMeasured | HealthReported | WaitingForHost | CellEvent
+Event = SessionStarted | Sampled | BandwidthMeasured | HealthReported | WaitingForHost | CellEvent
 
 EVENTS: Mapping[str, type[Event]] = {
     "run": SessionStarted,
+    "sample": Sampled,
     "wire": BandwidthMeasured,
     "planned": Planned,
     "waits": WaitingForHost,

@@ -111,6 +111,10 @@ class Journal:
         )
         self._append(began, durable=True)
 
+    def sampled(self, event: events.Sampled) -> None:
+        """Record the cells of a matrix that a strategy chose."""
+        self._append(event)
+
     def planned(self, cell: Job | Scenario, position: int | None = None) -> None:
         """Record that the cell will run, as this job if it is one.
 

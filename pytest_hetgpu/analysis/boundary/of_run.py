@@ -15,13 +15,16 @@ from pytest_hetgpu.analysis.boundary.summary import Summary, summary
 from pytest_hetgpu.model.outcome import Attempt, Outcome
 from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.verdict import Kind
-from pytest_hetgpu.store.cells import NEVER_STARTED, CellRecord
+from pytest_hetgpu.planning.expand import cell_id
+from pytest_hetgpu.store.cells import NEVER_STARTED, CellRecord, RunRecord
 from pytest_hetgpu.store.encode import RecordError
 from pytest_hetgpu.store.folder import RunFolder, read_job
+from pytest_hetgpu.store.packed_cells import unpack
 
 Points = Callable[[CellRecord], Sequence[MessagePoint]]
 """Returns the points that the job of a cell measures, in its order."""
-_GOOD = (Kind.PASSED, Kind.SLOW, Kind.SKIPPED)
+MOST_CELLS = 100_000
+"""The largest number of cells, with those that a sample left out, among which a condition is searched."""
 
 
 def measured_points(folder: RunFolder) -> Points:
@@ -96,6 +99,20 @@ def matrices_of(cells: Sequence[CellRecord], points: Points = lambda _: ()) -> I
         yield MatrixRuns(matrix, tuple(allowed), _ran_cells(allowed, points), further)
 
 
+def with_left_out(record: RunRecord) -> Sequence[CellRecord]:
+    """Return the cells of a run, and those that a sample left out; not if these are too many."""
+    known = {(cell.matrix, cell.scenario) for cell in record.cells}
+    left = list(record.cells)
+    for sample in record.samples.values():
+        for values in unpack(sample.axes, sample.allowed):
+            name = cell_id(values)
+            if (sample.matrix, name) not in known:
+                left.append(CellRecord(sample.matrix, name, name, dict(zip(sample.axes, values, strict=True))))
+                if len(left) > MOST_CELLS:
+                    return record.cells
+    return left
+
+
 def allowed_cells(cells: Sequence[CellRecord], matrix: str) -> Mapping[str, Sequence[CellRecord]]:
     """Return the records of each cell of a matrix, by its id, without excluded ones.
 
@@ -124,7 +141,7 @@ def _ran_cells(allowed: Mapping[str, Sequence[CellRecord]], points: Points) -> S
 def _ran(several: Sequence[CellRecord], points: Points) -> RanCell:
     ran = [cell for cell in several if cell.outcome.kind is not Kind.SKIPPED]
     facts = next((cell.outcome.facts for cell in ran if cell.outcome.facts), {})
-    asked = next((points(cell) if cell.outcome.kind not in _GOOD else _measured(cell.outcome) for cell in ran), ())
+    asked = next((points(cell) if cell.outcome.kind.failed else _measured(cell.outcome) for cell in ran), ())
     ends = [end for cell in ran for end in _ends(cell.outcome, asked)]
     again = [(one.values, _of_attempt(one.attempt)) for cell in several for one in cell.controls if one.attempt]
     whole = [end for values, end in again if not values]

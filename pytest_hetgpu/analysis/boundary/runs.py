@@ -25,8 +25,7 @@ class RanCell:
 
     `points` are those that its job measures, in its order, each as `size`, `dtype` and `place`. `of_points` are runs of
     one point only; None for one that could not be run. A cell without a `result` was not run. One that is `refused`
-    cannot be run again. Of a cell of several points, each is one RanCell with its `point`, and with the `number` of the
-    cell among all.
+    cannot be run again. Each point of a cell may be a RanCell with its `point`, and with the `number` of the cell.
     """
 
     values: Mapping[str, str]

@@ -12,10 +12,8 @@ from pytest_hetgpu.analysis.boundary.summary import summary
 from pytest_hetgpu.analysis.boundary.words import where
 from pytest_hetgpu.analysis.compare.sides import Identity, Side
 from pytest_hetgpu.model.records import MessagePoint
-from pytest_hetgpu.model.verdict import Kind, Verdict
+from pytest_hetgpu.model.verdict import Verdict
 from pytest_hetgpu.store.run_summary import CellSummary
-
-_GOOD = (Kind.PASSED, Kind.SLOW, Kind.SKIPPED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +38,7 @@ def moves(before: Side, after: Side) -> Iterator[BoundaryMove]:
 def _conditions(side: Side, identities: Sequence[Identity]) -> Mapping[str, str]:
     tried = ([one for one in side.cells[identity] if one.verdict is not Verdict.NOT_RUN] for identity in identities)
     cells = [several for several in tried if several]
-    if all(one.kind in _GOOD for several in cells for one in several):
+    if not any(one.kind.failed for several in cells for one in several):
         return {}
     sweeps = {_measured(one) for several in cells for one in several}
     points = by_point([_ran(several, sweeps) for several in cells])

@@ -38,6 +38,7 @@ RULES: Mapping[str, ResumeRule] = {
     "controls": ResumeRule.FREE,
     "anonymise": ResumeRule.FREE,
     "cell": ResumeRule.FREE,
+    "strategy": ResumeRule.FREE,
     "plan": ResumeRule.FREE,
     "resume": ResumeRule.FREE,
 }

@@ -50,6 +50,9 @@ def page_data(
         "matrices": [[one_line(name), one_line(files.get(name, ""))] for name in matrices],
         "started": format_utc(min(starts)) if starts else "",
         "hosts": [one_line(host) for host in dict.fromkeys(session.host for session in record.sessions)],
+        "samples": [
+            one_line(f"Sample of {one.matrix} ({one.strategy}): {one.text}.") for one in record.samples.values()
+        ],
         "unread": dict(record.unread),
         "private": one_line(cell_text.describe_private_logs(folder), LONGEST_TEXT),
         "cells": [_cell(cell, folder, rerun) for cell in record.cells],

@@ -29,7 +29,7 @@ class TerminalReporter:
     """Hooks of the process that has the terminal: a line per cell, and the summary.
 
     `reports` is the folder of the run. The summary compares the run with `before`: a side of a comparison, or the
-    history that has the run before. `resumed` is a line about the resumed run, `trouble` are warnings for the end.
+    history that has the run before. `told` are lines about the run, `trouble` are warnings for the end.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class TerminalReporter:
         cells: Sequence[Scenario],
         reports: Path,
         before: Side | Path | None = None,
-        resumed: str = "",
+        told: Sequence[str] = (),
     ) -> None:
         self.config = config
         self.cells = {(cell.matrix, cell.label): cell for cell in cells}
@@ -46,7 +46,7 @@ class TerminalReporter:
         self.seen: dict[tuple[str, str], CellProperties] = {}
         self.trouble: list[str] = []
         self.added: list[str] = []
-        self.resumed = [resumed] if resumed else []
+        self.told = list(told)
         self.before = before
         self.others = 0
         self.started = False
@@ -76,8 +76,8 @@ class TerminalReporter:
         return any(p.kind is Kind.UNKNOWN and p.verdict is Verdict.NOT_RUN for p in self.seen.values())
 
     def pytest_report_header(self) -> list[str]:
-        """Return the line about the resumed run."""
-        return self.resumed
+        """Return the lines about a resumed run and samples."""
+        return self.told
 
     def pytest_report_teststatus(self, report: Any, config: Any) -> tuple[str, str, Any] | None:
         """Leave the line to `pytest_runtest_logreport`, except with -v (our line is the word) and -q (letters)."""
@@ -131,7 +131,7 @@ class TerminalReporter:
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Print the table, the warnings, the changes and the path of the reports."""
         writer = terminalreporter
-        if not (self.seen or self.trouble or self.added or self.resumed):
+        if not (self.seen or self.trouble or self.added or self.told):
             return
         cells = [record(cell, self.seen[key]) for key, cell in self.cells.items() if key in self.seen]
         writer.write_sep("=", "hetgpu")
@@ -141,7 +141,7 @@ class TerminalReporter:
             writer.write("\n")
         for line, colours in self.links():
             writer.write_line(line, **colours)
-        for line in self.resumed:
+        for line in self.told:
             writer.write_line(line)
         seen = self.seen.values()
         for line in (*flaky(seen), *not_run(seen), *warnings(seen), *notes(seen), *self.trouble):
