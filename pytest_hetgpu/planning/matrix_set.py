@@ -76,6 +76,8 @@ class MatrixSet:
     timeout: float
     knowledge_files: tuple[Path, ...] = ()
     signature_files: tuple[Path, ...] = ()
+    #: Parameters and variables that ranks do not get, whatever sets them.
+    dropped: frozenset[str] = frozenset()
     _images: Mapping[str, Mapping[str, Image]] = field(default_factory=dict, repr=False)
     _stacks: dict[str, Stack | NotHere] = field(default_factory=dict, repr=False)
     _places: dict[tuple[str, str], int] = field(default_factory=dict, repr=False)
@@ -125,7 +127,7 @@ class MatrixSet:
             timeout,
             inputs.known_failures,
             inputs.signatures,
-            images,
+            _images=images,
         )
 
     def select(self, wanted: Sequence[str]) -> tuple[Scenario, ...]:
@@ -241,6 +243,7 @@ class MatrixSet:
             root=os.geteuid() == 0,
             cores=cores,
             timeout=self.timeout,
+            dropped=self.dropped,
             inventory=self.inventory,
             images=self._images.get(matrix.name, {}),
             discovered=discovered,

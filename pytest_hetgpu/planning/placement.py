@@ -55,6 +55,8 @@ class SiteFacts:
     #: The number of cores of this machine.
     cores: int = 1
     timeout: float = 120.0
+    #: Parameters and variables that ranks do not get, whatever sets them.
+    dropped: frozenset[str] = frozenset()
     inventory: Inventory = field(default_factory=Inventory)
     #: The images of the matrix by name of hardware.
     images: Mapping[str, Image] = field(default_factory=dict)

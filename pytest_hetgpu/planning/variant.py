@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pytest_hetgpu.config.matrix.matrix import MAIN_AXES, MAPS, Axis, Matrix
-from pytest_hetgpu.model.job import Hardware, Scenario
+from pytest_hetgpu.model.job import Hardware, Job, Scenario
 from pytest_hetgpu.planning.matrix_set import MatrixSet
+from pytest_hetgpu.planning.rank_settings import rank_settings
 
 _PLACEMENT, _TRANSPORT, _WORKLOAD = MAIN_AXES
+# Variables without which no rank finds its program, its peers or its node.
+_NEEDED = ("HETGPU_", "MASTER_", "PYTHON", "LD_", "PATH", "HOME", "OMP_NUM_THREADS", "RANK", "WORLD_SIZE", "LOCAL_")
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,18 +21,19 @@ class Variant:
     """The differences of a run from its cell.
 
     `settings` are keys of a matrix with their values as source text, such as `sizes`. `mca` and `env` are parameters
-    and variables; None removes one. `nodes` is the hardware of another placement's nodes.
+    and variables that the ranks get, `dropped` those that they do not get. `nodes` is the hardware of other nodes.
     """
 
     settings: Mapping[str, Any] = field(default_factory=dict)
-    mca: Mapping[str, str | None] = field(default_factory=dict)
-    env: Mapping[str, str | None] = field(default_factory=dict)
+    mca: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict)
+    dropped: frozenset[str] = frozenset()
     nodes: tuple[str, ...] = ()
 
     @property
-    def maps(self) -> Mapping[str, Mapping[str, str | None]]:
-        """The parameters and variables by the key of their map."""
-        return {"mca": self.mca, "env": self.env}
+    def typed(self) -> tuple[str, ...]:
+        """Return its parameters and variables as `NAME=VALUE`."""
+        return tuple(f"{name}={value}" for name, value in {**self.mca, **self.env}.items())
 
 
 def of_point(point: Mapping[str, str]) -> Variant:
@@ -41,10 +45,22 @@ def of_point(point: Mapping[str, str]) -> Variant:
     return Variant(settings)
 
 
+def job_settings(job: Job) -> dict[str, str]:
+    """Return the MCA parameters and the variables that the ranks of a job get, without those that any rank needs."""
+    argv = job.command.argv
+    found = {argv[at + 1]: argv[at + 2] for at, token in enumerate(argv[:-2]) if token in ("--mca", "-mca")}
+    for _, variables in rank_settings(job):
+        for name, value in variables.items():
+            if not name.startswith(_NEEDED):
+                found.setdefault(name.removeprefix("OMPI_MCA_"), value)
+    return found
+
+
 def with_variant(suite: MatrixSet, scenario: Scenario, variant: Variant) -> MatrixSet:
     """Return the matrices with a variant in place of a cell. Its job has the id and the label of the cell."""
     matrix = suite.matrices[scenario.matrix]
-    return replace(suite, matrices={**suite.matrices, matrix.name: varied(matrix, scenario, variant)})
+    matrices = {**suite.matrices, matrix.name: varied(matrix, scenario, variant)}
+    return replace(suite, matrices=matrices, dropped=suite.dropped | variant.dropped)
 
 
 def varied(matrix: Matrix, scenario: Scenario, variant: Variant) -> Matrix:
@@ -52,22 +68,22 @@ def varied(matrix: Matrix, scenario: Scenario, variant: Variant) -> Matrix:
     mine = {
         axis.name: matrix.axis_value(axis.name, value) for axis, value in zip(matrix.axes, scenario.values, strict=True)
     }
-    below = tuple(matrix.below(mine[_TRANSPORT]))
-    changed = {name: replace(value, raw=_without(value.raw, variant)) for name, value in mine.items()}
+    taken = {"mca": variant.mca.keys(), "env": variant.env.keys()}
+    changed = {name: replace(value, raw=_without(value.raw, taken)) for name, value in mine.items()}
     for key, value in variant.settings.items():
         owner = next((name for name in changed if key in mine[name].raw), None) or _owner(matrix, scenario, key)
         changed[owner] = replace(changed[owner], raw={**changed[owner].raw, key: value})
-    for key, parts in variant.maps.items():
-        if given := {name: value for name, value in parts.items() if value is not None}:
-            raw = changed[_TRANSPORT].raw
-            changed[_TRANSPORT] = replace(changed[_TRANSPORT], raw={**raw, key: {**raw.get(key, {}), **given}})
+    for key, given in (("mca", variant.mca), ("env", variant.env)):
+        raw = changed[_TRANSPORT].raw
+        changed[_TRANSPORT] = replace(changed[_TRANSPORT], raw={**raw, key: {**raw.get(key, {}), **given}})
     if variant.nodes:
         changed[_PLACEMENT] = replace(changed[_PLACEMENT], nodes=variant.nodes)
+    below = {one.name: replace(one, raw=_without(one.raw, taken)) for one in matrix.below(mine[_TRANSPORT])}
     return replace(
         matrix,
         axes=tuple(Axis(name, (value,)) for name, value in changed.items()),
-        transports={**matrix.transports, **{one.name: replace(one, raw=_without(one.raw, variant)) for one in below}},
-        hardware={name: _hardware_without(kind, variant) for name, kind in matrix.hardware.items()},
+        transports={**matrix.transports, **below},
+        hardware={name: _hardware_without(kind, taken) for name, kind in matrix.hardware.items()},
         extra={},
         _cache={},
     )
@@ -78,17 +94,20 @@ def _owner(matrix: Matrix, scenario: Scenario, key: str) -> str:
     return _WORKLOAD if key in matrix.takes(_WORKLOAD, scenario.value(_WORKLOAD)) else _PLACEMENT
 
 
-def _without(raw: Mapping[str, Any], variant: Variant) -> dict[str, Any]:
-    """Return the settings of a value without those parameters and variables that the variant sets or removes."""
+_Taken = Mapping[str, Collection[str]]
+
+
+def _without(raw: Mapping[str, Any], taken: _Taken) -> dict[str, Any]:
+    """Return the settings of a value without those parameters and variables that the variant sets."""
     kept = {key: value for key, value in raw.items() if key not in MAPS}
-    for key, parts in variant.maps.items():
-        if left := {name: value for name, value in raw.get(key, {}).items() if name not in parts}:
+    for key, names in taken.items():
+        if left := {name: value for name, value in raw.get(key, {}).items() if name not in names}:
             kept[key] = left
     return kept
 
 
-def _hardware_without(kind: Hardware, variant: Variant) -> Hardware:
-    def left(given: Mapping[str, str], parts: Mapping[str, str | None]) -> Mapping[str, str]:
-        return {name: value for name, value in given.items() if name not in parts}
+def _hardware_without(kind: Hardware, taken: _Taken) -> Hardware:
+    def left(given: Mapping[str, str], names: Collection[str]) -> Mapping[str, str]:
+        return {name: value for name, value in given.items() if name not in names}
 
-    return replace(kind, mca=left(kind.mca, variant.mca), env=left(kind.env, variant.env))
+    return replace(kind, mca=left(kind.mca, taken["mca"]), env=left(kind.env, taken["env"]))

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from pytest_hetgpu.model.job import Job
 from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.planning.expand import expand
 from pytest_hetgpu.planning.plan import plan
-from pytest_hetgpu.planning.variant import Variant, of_point, varied
+from pytest_hetgpu.planning.variant import Variant, job_settings, of_point, varied
 from tests.planning.plan_cases import SITE, TEXT, Reads
 
 
 def job(reads: Reads, cell: str, variant: Variant) -> Job:
     matrix = reads(TEXT)
     (scenario,) = (scenario for scenario in expand(matrix) if scenario.id == cell)
-    return plan(varied(matrix, scenario, variant), scenario, SITE)
+    return plan(varied(matrix, scenario, variant), scenario, replace(SITE, dropped=variant.dropped))
 
 
 def test_without_differences_it_is_the_job_of_the_cell(reads: Reads) -> None:
@@ -50,9 +52,9 @@ def test_a_parameter_more(reads: Reads) -> None:
 @pytest.mark.parametrize(
     ("cell", "variant", "gone", "kept"),
     [
-        ("two-ucx-tcp-pairs", Variant(env={"BOTH": None}), "BOTH=", "UCX_TLS=tcp,self"),
-        ("mixed-ob1-pairs", Variant(env={"FROM": None}), "FROM=", "BOTH=hardware"),
-        ("mixed-ob1-pairs", Variant(mca={"pml_base_verbose": None}), "pml_base_verbose", "FROM=lo2"),
+        ("two-ucx-tcp-pairs", Variant(dropped=frozenset({"BOTH"})), "BOTH=", "UCX_TLS=tcp,self"),
+        ("mixed-ob1-pairs", Variant(dropped=frozenset({"FROM"})), "FROM=", "BOTH=hardware"),
+        ("mixed-ob1-pairs", Variant(dropped=frozenset({"pml_base_verbose"})), "pml_base_verbose", "FROM=lo2"),
     ],
 )
 def test_a_parameter_less(reads: Reads, cell: str, variant: Variant, gone: str, kept: str) -> None:
@@ -73,3 +75,13 @@ def test_a_parameter_replaced_wherever_it_was(reads: Reads) -> None:
 def test_other_nodes(reads: Reads) -> None:
     same = job(reads, "mixed-ob1-pairs", Variant(nodes=("lo2", "lo2")))
     assert [node.hardware.name for node in same.nodes] == ["lo2", "lo2"]
+
+
+def test_the_settings_of_a_job(reads: Reads) -> None:
+    mixed = job_settings(job(reads, "mixed-ob1-pairs", Variant()))
+    assert mixed["pml"] == "ob1"
+    assert mixed["btl"] == "tcp,sm,self"
+    assert mixed["FROM"] == "lo2"
+    assert mixed["pml_base_verbose"] == "1"
+    fewer = job(reads, "mixed-ob1-pairs", Variant(dropped=frozenset(mixed)))
+    assert job_settings(fewer) == {}
