@@ -19,6 +19,7 @@ from pytest_hetgpu.extensions.workloads.base import Workload
 from pytest_hetgpu.model.job import ON_DEVICE, Hardware, Job, Node, RankContext, Requirements, Scenario, Stack
 from pytest_hetgpu.planning import interface_pinning, references
 from pytest_hetgpu.planning.data_paths import paths
+from pytest_hetgpu.planning.dropped import without_settings
 from pytest_hetgpu.planning.placement import DiscoveredNode, SiteFacts, address, bind
 
 
@@ -27,7 +28,6 @@ def plan(matrix: Matrix, scenario: Scenario, site: SiteFacts) -> Job:
     settings = matrix.settings(scenario.values)
     options = settings.options
     all_nodes, hosts = bind(matrix, settings, site)
-    all_nodes = tuple(_with_variables_left(node, site.dropped) for node in all_nodes) if site.dropped else all_nodes
     all_nodes = tuple(replace(node, interface=interface_pinning.requested(settings, node)) for node in all_nodes)
     nodes = all_nodes[: len(settings.nodes)]
     control = all_nodes[len(nodes)] if settings.launch_from else None
@@ -38,7 +38,7 @@ def plan(matrix: Matrix, scenario: Scenario, site: SiteFacts) -> Job:
     _check_suitable(scenario, settings, nodes, launcher, work)
     meeting = _rendezvous(scenario, nodes)
     ours = _torch_variables(nodes, launcher, meeting) if work.backend else {}
-    contexts, mca = _without(site.dropped, *_contexts(settings, nodes, site, work, ours))
+    contexts, mca = without_settings(site.dropped, *_contexts(settings, nodes, site, work, ours))
     nodes = tuple(replace(node, interface=interface_pinning.interface(settings, node)) for node in nodes)
     return Job(
         matrix=matrix.name,
@@ -305,20 +305,6 @@ def _contexts(
     ]
     grouped = itertools.groupby(described, key=lambda item: item[:4])
     return [RankContext(sum(item[4] for item in group), *what) for what, group in grouped], shared
-
-
-def _with_variables_left(node: Node, dropped: frozenset[str]) -> Node:
-    left = {name: value for name, value in node.hardware.env.items() if name not in dropped}
-    return replace(node, hardware=replace(node.hardware, env=left))
-
-
-def _without(
-    dropped: frozenset[str], contexts: Sequence[RankContext], mca: Mapping[str, str]
-) -> tuple[list[RankContext], dict[str, str]]:
-    """Return contexts and shared parameters without those of these names."""
-    names = dropped | {f"OMPI_MCA_{name}" for name in dropped}
-    left = [replace(one, env={name: value for name, value in one.env.items() if name not in names}) for one in contexts]
-    return left, {name: value for name, value in mca.items() if name not in dropped}
 
 
 def _gid_command(node: Node, stack: Stack, folder: str, site: SiteFacts) -> tuple[str, ...]:
