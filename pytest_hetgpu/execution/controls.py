@@ -91,9 +91,10 @@ class Controls:
     def _repeat(self, control: Control, number: int) -> Attempt | None:
         scenario = self._scenarios[control.matrix, control.scenario]
         try:
-            return further_run(self._run, scenario, of_point(control.point), f"{CONTROL}-{number}")
+            ran = further_run(self._run, scenario, of_point(control.point), f"{CONTROL}-{number}")
         except (NotHere, ProvisionError, MatrixError) as error:
             return Attempt(Kind.SKIPPED, "", str(error), "", 0.0)
+        return ran.attempt if ran else None
 
     def _outcome(self, scenario: Scenario) -> Outcome:
         """Return the outcome of a cell that was not selected. It is recorded like any other."""

@@ -9,14 +9,17 @@ from pytest_hetgpu.analysis.boundary.of_run import Points, allowed_cells, matric
 from pytest_hetgpu.analysis.boundary.summary import Summary
 from pytest_hetgpu.reporting.boundary_lines import boundary_lines
 from pytest_hetgpu.store.cells import CellRecord, RunRecord
+from pytest_hetgpu.store.events import Shrunk, Tried
 from pytest_hetgpu.store.text import one_line
 
 _LONGEST = 1000
 
 
-def boundaries(cells: Sequence[CellRecord], points: Points = lambda _: ()) -> Iterator[tuple[str, tuple[Summary, ...]]]:
+def boundaries(
+    cells: Sequence[CellRecord], points: Points = lambda _: (), trials: Sequence[Tried | Shrunk] = ()
+) -> Iterator[tuple[str, tuple[Summary, ...]]]:
     """Yield each matrix with the conditions of its failures: of any failure, then of each key."""
-    for one in matrices_of(cells, points):
+    for one in matrices_of(cells, points, trials):
         yield one.matrix, tuple(one.summaries())
 
 

@@ -24,6 +24,10 @@ def boundary_lines(found: Summary) -> Iterator[tuple[str, str]]:
     if found.untried:
         yield "not tried", " ".join(f"{axis}={value}" for axis, value in found.untried.items())
     yield "refuted by", _REFUTED
+    if found.cure:
+        yield "cure", found.cure
+    if found.smallest:
+        yield "smallest", found.smallest
 
 
 def support(found: Summary) -> str:

@@ -148,7 +148,8 @@ def _boundaries(record: RunRecord, folder: RunFolder) -> Mapping[str, Sequence[S
     from pytest_hetgpu.analysis.boundary.of_run import measured_points, with_left_out
     from pytest_hetgpu.reporting.boundary import boundaries
 
-    return {matrix: found for matrix, found in boundaries(with_left_out(record), measured_points(folder)) if found}
+    found = boundaries(with_left_out(record), measured_points(folder), (*record.trials, *record.smallest))
+    return {matrix: several for matrix, several in found if several}
 
 
 def _conditions(limits: Mapping[str, Sequence[Summary]]) -> Callable[[CellRecord], Summary | None]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable, Generator, Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
 from pytest_hetgpu.errors import StorageError, UsageError
-from pytest_hetgpu.execution import controls
-from pytest_hetgpu.session.settings import AUTO
+from pytest_hetgpu.execution.controls import Controls, Limit, auto
+from pytest_hetgpu.execution.remedies import Remedies
+from pytest_hetgpu.execution.shrinking import Shrinking
+from pytest_hetgpu.session.settings import AUTO, Settings
 from pytest_hetgpu.store.disk_errors import storage_errors
 
 if TYPE_CHECKING:
@@ -19,12 +21,12 @@ if TYPE_CHECKING:
 
 
 class FurtherRuns:
-    """Runs controls after all cells, in the process that builds the reports."""
+    """Runs controls, remedies and shrinking after all cells, in the process that builds the reports."""
 
-    def __init__(self, runner: CellRunner, live: TerminalReporter, most: int | Literal["auto"]) -> None:
+    def __init__(self, runner: CellRunner, live: TerminalReporter, settings: Settings) -> None:
         self.runner = runner
         self.live = live
-        self.most = most
+        self.settings = settings
         self.began = time.monotonic()
 
     @pytest.hookimpl(wrapper=True)
@@ -34,11 +36,20 @@ class FurtherRuns:
             self._run()
         return result
 
+    def _wanted(self) -> Iterator[Callable[[], object]]:
+        asked, tell = self.settings.controls, self.live.announce
+        if asked:
+            limit = auto(time.monotonic() - self.began) if asked == AUTO else Limit(int(asked))
+            yield Controls(self.runner, limit, tell).run
+        if self.settings.remedies:
+            yield Remedies(self.runner, tell).run
+        if self.settings.minimise:
+            yield Shrinking(self.runner, tell).run
+
     def _run(self) -> None:
-        elapsed = time.monotonic() - self.began
-        limit = controls.auto(elapsed) if self.most == AUTO else controls.Limit(int(self.most))
         try:
             with storage_errors(self.runner.context.folder.path):
-                controls.Controls(self.runner, limit, self.live.announce).run()
+                for run in self._wanted():
+                    run()
         except (StorageError, UsageError) as error:
-            self.live.warn(f"controls: ended: {error}")
+            self.live.warn(f"further runs: ended: {error}")

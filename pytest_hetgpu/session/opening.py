@@ -131,10 +131,10 @@ def _show(config: pytest.Config, settings: Settings, selection: _Selection, open
     live = TerminalReporter(config, cells, run.folder.path, before, lines)
     live.warn(*opened.remarks)
     config.pluginmanager.register(live, "hetgpu-live")
-    if settings.controls:
+    if settings.controls or settings.remedies or settings.minimise:
         from pytest_hetgpu.session.further_runs import FurtherRuns
 
-        config.pluginmanager.register(FurtherRuns(opened.runner, live, settings.controls), "hetgpu-further-runs")
+        config.pluginmanager.register(FurtherRuns(opened.runner, live, settings), "hetgpu-further-runs")
     if settings.live != OFF:
         from pytest_hetgpu.session.terminal.live_view import watch
 

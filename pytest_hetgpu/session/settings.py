@@ -167,6 +167,16 @@ OPTIONS = (
         word=AUTO,
     ),
     Option(
+        "remedies",
+        "try the known cures, one at a time, on one cell of each failure",
+        kind="flag",
+    ),
+    Option(
+        "minimise",
+        "shrink one cell of each failure to the smallest job that fails in the same way",
+        kind="flag",
+    ),
+    Option(
         "anonymise",
         "reports, issues and bundles have stand-ins for hosts, addresses, users and home paths",
         kind="flag",
@@ -213,6 +223,8 @@ class Settings:
     debug_rerun: bool = False
     strategy: str = FULL
     controls: int | Literal["auto"] = 0
+    remedies: bool = False
+    minimise: bool = False
     anonymise: bool = False
     live: str = "auto"
     cell: tuple[str, ...] = ()

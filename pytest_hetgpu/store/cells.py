@@ -25,8 +25,10 @@ from pytest_hetgpu.store.events import (
     Planned,
     Sampled,
     SessionStarted,
+    Shrunk,
     Skipped,
     Started,
+    Tried,
     WaitingForHost,
 )
 from pytest_hetgpu.store.folder import RunFolder
@@ -103,6 +105,8 @@ class RunRecord:
     part: int = 0
     #: by matrix
     samples: Mapping[str, Sampled] = field(default_factory=dict)
+    trials: tuple[Tried, ...] = ()
+    smallest: tuple[Shrunk, ...] = ()
 
 
 def read_cells(run_folder: Path) -> list[CellRecord]:
@@ -123,6 +127,8 @@ def read_run(run_folder: Path, before: int | None = None) -> RunRecord:
     sessions: dict[int, SessionStarted] = {}
     began: list[SessionStarted] = []
     samples: dict[str, Sampled] = {}
+    trials: list[Tried] = []
+    smallest: list[Shrunk] = []
     for entry in logged:
         if before is not None and entry.part >= before:
             break
@@ -134,6 +140,12 @@ def read_run(run_folder: Path, before: int | None = None) -> RunRecord:
         if isinstance(event, Sampled):
             samples[event.matrix] = event
             continue
+        if isinstance(event, Tried):
+            trials.append(event)
+            continue
+        if isinstance(event, Shrunk):
+            smallest.append(event)
+            continue
         if isinstance(event, BandwidthMeasured | HealthReported | WaitingForHost):
             continue  # the records of cells hold the same facts
         identity = (event.matrix, event.scenario)
@@ -142,7 +154,7 @@ def read_run(run_folder: Path, before: int | None = None) -> RunRecord:
     concluded = (_with_interruption(record, run_folder, sessions.get(record.part)) for record in cells.values())
     ordered = sorted(concluded, key=lambda r: math.inf if r.position is None else r.position)
     part = max((entry.part for entry in logged), default=0)
-    return RunRecord(tuple(ordered), tuple(began), unread, part, samples)
+    return RunRecord(tuple(ordered), tuple(began), unread, part, samples, tuple(trials), tuple(smallest))
 
 
 def missing_logs(record: RunRecord, folder: RunFolder) -> tuple[str, ...]:

@@ -153,6 +153,48 @@ class Controlled:
 
 
 @dataclass(frozen=True, slots=True)
+class Tried:
+    """Runs of a failed cell with a remedy, for the failure `key`; `result` is a TrialResult."""
+
+    matrix: str
+    scenario: str
+    key: str
+    #: the settings as `NAME=VALUE`
+    settings: str
+    #: a link, or the id of a known failure
+    source: str
+    result: str
+    #: the key of the other failure, or the reason why it could not be tried
+    why: str = ""
+    runs: tuple[Attempt, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Shrunk:
+    """The smallest job that fails like a cell, with the failure `key`.
+
+    `settings` are those it needs, as `NAME=VALUE`, of `settings_before`. It failed in the same way in `same` of `runs`,
+    the last runs of `tries`.
+    """
+
+    matrix: str
+    scenario: str
+    key: str
+    ranks: int
+    nodes: int
+    points: tuple[str, ...]
+    settings: tuple[str, ...]
+    settings_before: int
+    tries: int
+    same: int
+    runs: int
+    #: the path of its output from the run's folder
+    log: str
+    #: its command line
+    argv: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Skipped:
     """A cell that is not run, with the reason; `issue` is the link that the matrix gives for it."""
 
@@ -192,7 +234,7 @@ class HealthReported:
 
 
 CellEvent = Planned | Started | Finished | Attempted | Judged | Accepted | Skipped | Controlled
-Event = SessionStarted | Sampled | BandwidthMeasured | HealthReported | WaitingForHost | CellEvent
+Event = SessionStarted | Sampled | Tried | Shrunk | BandwidthMeasured | HealthReported | WaitingForHost | CellEvent
 
 EVENTS: Mapping[str, type[Event]] = {
     "run": SessionStarted,
@@ -207,6 +249,8 @@ EVENTS: Mapping[str, type[Event]] = {
     "judged": Judged,
     "accepted": Accepted,
     "control": Controlled,
+    "tried": Tried,
+    "shrunk": Shrunk,
     "skipped": Skipped,
 }
 NAMES: Mapping[type[Event], str] = {cls: name for name, cls in EVENTS.items()}

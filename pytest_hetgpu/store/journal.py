@@ -159,6 +159,10 @@ class Journal:
         """Record a further run for the condition of a failure."""
         self._append(event, durable=True)
 
+    def tried(self, event: events.Tried | events.Shrunk) -> None:
+        """Record runs with a remedy, or the smallest job that fails like a cell."""
+        self._append(event, durable=True)
+
     def check(self) -> None:
         """Raise FolderLost if the run's folder is no longer at its path."""
         with self._lock:

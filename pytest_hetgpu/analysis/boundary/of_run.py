@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,13 +10,15 @@ from pytest_hetgpu.analysis.boundary.condition import Boundary, RunEnd, Runs, ag
 from pytest_hetgpu.analysis.boundary.points import by_point, point_values, points_before_end, stopped_between_points
 from pytest_hetgpu.analysis.boundary.runs import RanCell, end_of, ends_of, runs_of, space_of
 from pytest_hetgpu.analysis.boundary.space import Space
-from pytest_hetgpu.analysis.boundary.summary import Summary, summary
+from pytest_hetgpu.analysis.boundary.summary import Summary, Trials, summary
+from pytest_hetgpu.analysis.boundary.trials import cure_text, smallest_text
 from pytest_hetgpu.model.outcome import Attempt, Outcome
 from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.verdict import Kind
 from pytest_hetgpu.planning.expand import cell_id
 from pytest_hetgpu.store.cells import NEVER_STARTED, CellRecord, RunRecord
 from pytest_hetgpu.store.encode import RecordError
+from pytest_hetgpu.store.events import Controlled, Shrunk, Tried
 from pytest_hetgpu.store.folder import RunFolder, read_job
 from pytest_hetgpu.store.packed_cells import unpack
 
@@ -44,13 +45,13 @@ def measured_points(folder: RunFolder) -> Points:
 class MatrixRuns:
     """The allowed cells of a matrix, by number: `ids`; and `entries`, which are cells or their points.
 
-    `further` are the numbers of further runs for each key.
+    `trials` are what was tried for each key.
     """
 
     matrix: str
     ids: tuple[str, ...]
     entries: Sequence[RanCell]
-    further: Mapping[str, int] = field(default_factory=dict)
+    trials: Mapping[str, Trials] = field(default_factory=dict)
 
     @cached_property
     def space(self) -> Space:
@@ -81,22 +82,36 @@ class MatrixRuns:
         """Yield the condition of any failure if there are several keys, then of each key."""
         whole = against_passes(self.space, self.runs) if len(self.conditions) > 1 else None
         for one in (*([judged(self.space, whole, self.untried)] if whole else ()), *self.conditions):
-            yield summary(self.space, self.runs, one, self.further.get(one.found.key, 0))
+            yield summary(self.space, self.runs, one, self.trials.get(one.found.key, Trials()))
 
     def _number(self, place: int) -> int:
         number = self.entries[place].number
         return place if number is None else number
 
 
-def matrices_of(cells: Sequence[CellRecord], points: Points = lambda _: ()) -> Iterator[MatrixRuns]:
+def matrices_of(
+    cells: Sequence[CellRecord], points: Points = lambda _: (), trials: Sequence[Tried | Shrunk] = ()
+) -> Iterator[MatrixRuns]:
     """Yield each matrix of a run.
 
     A cell of several runs counts with all of them. Cells that the matrix or the machines exclude are left out.
     """
     for matrix in dict.fromkeys(cell.matrix for cell in cells):
         allowed = allowed_cells(cells, matrix)
-        further = Counter(one.key for several in allowed.values() for cell in several for one in cell.controls)
-        yield MatrixRuns(matrix, tuple(allowed), _ran_cells(allowed, points), further)
+        made = [one for several in allowed.values() for cell in several for one in cell.controls]
+        mine = [one for one in trials if one.matrix == matrix]
+        keys = dict.fromkeys(one.key for one in (*made, *mine))
+        tried = {
+            key: _trials([one for one in made if one.key == key], [one for one in mine if one.key == key])
+            for key in keys
+        }
+        yield MatrixRuns(matrix, tuple(allowed), _ran_cells(allowed, points), tried)
+
+
+def _trials(controls: Sequence[Controlled], trials: Sequence[Tried | Shrunk]) -> Trials:
+    shrunk = [one for one in trials if isinstance(one, Shrunk)]
+    cure = cure_text([one for one in trials if isinstance(one, Tried)])
+    return Trials(len(controls), cure, smallest_text(shrunk[-1]) if shrunk else "")
 
 
 def with_left_out(record: RunRecord) -> Sequence[CellRecord]:

@@ -44,6 +44,9 @@ class Summary:
     support: Support
     required: tuple[Required, ...]
     no_effect: tuple[tuple[str, tuple[str, ...]], ...]
+    #: the results of remedies, and the smallest job that fails in this way, in words
+    cure: str
+    smallest: str
     #: the number of further runs for it
     further: int
     #: other conditions that the runs leave possible
@@ -59,8 +62,17 @@ class Summary:
 PASSES, NOT_RUN = "passes", "not run"
 
 
-def summary(space: Space, runs: Runs, condition: Boundary, further: int = 0) -> Summary:
-    """Return the facts about a condition, for which so many `further` runs were made."""
+@dataclass(frozen=True, slots=True)
+class Trials:
+    """Number of further runs for a condition, and in words the results of remedies and the smallest job."""
+
+    further: int = 0
+    cure: str = ""
+    smallest: str = ""
+
+
+def summary(space: Space, runs: Runs, condition: Boundary, trials: Trials = Trials()) -> Summary:
+    """Return the facts about a condition, with what was tried for it."""
     found = condition.found
     # A lost network is no failure that counts for all of them.
     tried = union(1 << cell for cell in runs) if found.key else found.seen.failing | found.seen.passing
@@ -83,7 +95,9 @@ def summary(space: Space, runs: Runs, condition: Boundary, further: int = 0) -> 
         support,
         tuple(line for term in found.terms for one in term.literals for line in _required(space, runs, term, one)),
         tuple(_no_effect(space, found.terms, failing)),
-        further,
+        trials.cure,
+        trials.smallest,
+        trials.further,
         tuple(tuple(one.literal for one in rival.literals) for rival in condition.rivals),
         _values(space, condition.separating),
         matching,

@@ -36,6 +36,8 @@ RULES: Mapping[str, ResumeRule] = {
     "live": ResumeRule.FREE,
     "debug-rerun": ResumeRule.FREE,
     "controls": ResumeRule.FREE,
+    "remedies": ResumeRule.FREE,
+    "minimise": ResumeRule.FREE,
     "anonymise": ResumeRule.FREE,
     "cell": ResumeRule.FREE,
     "strategy": ResumeRule.FREE,

@@ -1,0 +1,1 @@
+"""Settings that experts try for a failing transport."""
