@@ -9,7 +9,6 @@ from pytest_hetgpu.analysis.boundary.of_run import measured_points, with_left_ou
 from pytest_hetgpu.reporting.boundary import boundaries
 from pytest_hetgpu.reporting.boundary_lines import boundary_lines
 from pytest_hetgpu.store.cells import read_run
-from pytest_hetgpu.store.events import Shrunk, Tried
 from pytest_hetgpu.store.folder import RunFolder
 
 _NAME = 11
@@ -19,9 +18,7 @@ def boundary(folders: Sequence[Path]) -> Iterator[str]:
     """Yield the lines that the command prints. Raise UsageError for a folder of no run."""
     records = {folder: read_run(folder) for folder in folders}
     runs = {folder: with_left_out(record) for folder, record in records.items()}
-    trials: list[Tried | Shrunk] = []
-    for record in records.values():
-        trials += (*record.trials, *record.smallest)
+    trials = [one for record in records.values() for one in record.tried]
     points = {id(cell): measured_points(RunFolder(folder)) for folder, cells in runs.items() for cell in cells}
     cells = [cell for several in runs.values() for cell in several]
     for matrix, found in boundaries(cells, lambda cell: points[id(cell)](cell), trials):

@@ -40,7 +40,7 @@ class Shrinking:
         for cell in failing_cells(self._run, self._record):
             if (cell.scenario.matrix, cell.key) in done or self._run.options.budget.spent:
                 continue
-            search = _Search(cell, self._ran)
+            search = _SmallestJob(cell, self._ran)
             try:
                 found = search.run(self._run.suite.job(cell.scenario))
             except OutOfTime:
@@ -63,7 +63,7 @@ class Shrinking:
         return ran
 
 
-class _Search:
+class _SmallestJob:
     """The search for one failure. A job is the same failure only if its key is the same."""
 
     def __init__(self, cell: FailingCell, run: Callable[[FailingCell, Variant], FurtherRun | None]) -> None:

@@ -10,8 +10,6 @@ from pytest_hetgpu.model.job import Hardware, RankContext
 
 def hardware_without(dropped: frozenset[str], kind: Hardware) -> Hardware:
     """Return hardware without the variables of these names."""
-    if not dropped:
-        return kind
     return replace(kind, env={name: value for name, value in kind.env.items() if name not in dropped})
 
 

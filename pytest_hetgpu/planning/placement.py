@@ -15,7 +15,6 @@ from pytest_hetgpu.extensions.runtimes.lookup import conflict, runtime_of
 from pytest_hetgpu.extensions.stacks.base import family_of
 from pytest_hetgpu.model.interfaces import InterfaceChoice, Network, choose_interface
 from pytest_hetgpu.model.job import ContainerOptions, Hardware, Image, Node, Stack
-from pytest_hetgpu.planning.dropped import hardware_without
 
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*")
 # Name of a container's interface on a Docker network, and of a pod's first interface on Kubernetes.
@@ -71,7 +70,11 @@ class SiteFacts:
 
 def bind(matrix: Matrix, settings: CellSettings, site: SiteFacts) -> tuple[tuple[Node, ...], tuple[Host, ...]]:
     """Bind every node to a host; a launcher without ranks is the last. Raises NotHere if the site lacks a host."""
-    declared = (hardware_without(site.dropped, matrix.hardware[name]) for name in settings.hardware)
+    declared = tuple(matrix.hardware[name] for name in settings.hardware)
+    if site.dropped:
+        from pytest_hetgpu.planning.dropped import hardware_without
+
+        declared = tuple(hardware_without(site.dropped, kind) for kind in declared)
     kinds = tuple(map(site.inventory.site, declared))
     ranks = [settings.options.ranks_per_node] * len(settings.nodes) + [0] * bool(settings.launch_from)
     kinds = tuple(runtime_of(kind.runtime).in_placement(kinds, ranks, bind) for bind, kind in enumerate(kinds))

@@ -19,7 +19,6 @@ from pytest_hetgpu.extensions.workloads.base import Workload
 from pytest_hetgpu.model.job import ON_DEVICE, Hardware, Job, Node, RankContext, Requirements, Scenario, Stack
 from pytest_hetgpu.planning import interface_pinning, references
 from pytest_hetgpu.planning.data_paths import paths
-from pytest_hetgpu.planning.dropped import without_settings
 from pytest_hetgpu.planning.placement import DiscoveredNode, SiteFacts, address, bind
 
 
@@ -38,7 +37,11 @@ def plan(matrix: Matrix, scenario: Scenario, site: SiteFacts) -> Job:
     _check_suitable(scenario, settings, nodes, launcher, work)
     meeting = _rendezvous(scenario, nodes)
     ours = _torch_variables(nodes, launcher, meeting) if work.backend else {}
-    contexts, mca = without_settings(site.dropped, *_contexts(settings, nodes, site, work, ours))
+    contexts, mca = _contexts(settings, nodes, site, work, ours)
+    if site.dropped:
+        from pytest_hetgpu.planning.dropped import without_settings
+
+        contexts, mca = without_settings(site.dropped, contexts, mca)
     nodes = tuple(replace(node, interface=interface_pinning.interface(settings, node)) for node in nodes)
     return Job(
         matrix=matrix.name,
@@ -239,14 +242,9 @@ def _capabilities(node: Node, host: Host) -> frozenset[str]:
     return node.hardware.capabilities | host.capabilities
 
 
-def _facts(hardware: Hardware) -> dict[str, str]:
-    accelerator, fabric = hardware.accelerator, hardware.fabric
-    return {
-        "platform": accelerator.platform,
-        "arch": accelerator.arch or "",
-        "fabric": fabric.kind,
-        "runtime": hardware.runtime,
-    }
+def _facts(kind: Hardware) -> dict[str, str]:
+    own = kind.accelerator
+    return {"platform": own.platform, "arch": own.arch or "", "fabric": kind.fabric.kind, "runtime": kind.runtime}
 
 
 def _require(wanted: Sequence[str], nodes: Sequence[Node], hosts: Sequence[Host]) -> None:

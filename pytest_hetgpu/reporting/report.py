@@ -148,7 +148,7 @@ def _boundaries(record: RunRecord, folder: RunFolder) -> Mapping[str, Sequence[S
     from pytest_hetgpu.analysis.boundary.of_run import measured_points, with_left_out
     from pytest_hetgpu.reporting.boundary import boundaries
 
-    found = boundaries(with_left_out(record), measured_points(folder), (*record.trials, *record.smallest))
+    found = boundaries(with_left_out(record), measured_points(folder), record.tried)
     return {matrix: several for matrix, several in found if several}
 
 

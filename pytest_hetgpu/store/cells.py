@@ -108,6 +108,11 @@ class RunRecord:
     trials: tuple[Tried, ...] = ()
     smallest: tuple[Shrunk, ...] = ()
 
+    @property
+    def tried(self) -> tuple[Tried | Shrunk, ...]:
+        """All that was tried for failures."""
+        return (*self.trials, *self.smallest)
+
 
 def read_cells(run_folder: Path) -> list[CellRecord]:
     """Read the cells of a run, as `read_run` does."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pytest_hetgpu.reporting.upstream.bundle import write_bundle
 from pytest_hetgpu.store.cells import read_run
 from pytest_hetgpu.store.events import Shrunk, Tried
 
@@ -118,3 +120,25 @@ def test_nothing_is_tried_if_nothing_failed_or_the_time_is_spent(run_pytest: Run
     run_pytest("--hetgpu-matrix", "demo.yaml", "--hetgpu-remedies", "--hetgpu-minimise", "--hetgpu-budget", "0.01")
     assert not read_run(latest()).trials
     assert not read_run(latest()).smallest
+
+
+def test_the_issue_and_its_script_have_the_smallest_job(run_pytest: Run, latest: Latest) -> None:
+    write("good")
+    run_pytest("--hetgpu-matrix", "demo.yaml", "--hetgpu-remedies", "--hetgpu-minimise")
+    run = latest()
+    (issue,) = (run / "issues").iterdir()
+    text = issue.read_text().replace("\\", "")
+    assert "Cure: BEHAVE=good (3 of 3); 1 of " in text
+    assert "Smallest job: 2 ranks, size 8, 1 of " in text
+    assert "ANY=thing" not in text
+    write_bundle(run, KEY, Path("b.tar.gz"))
+    with tarfile.open("b.tar.gz") as archive:
+        names = {Path(one).name: one for one in archive.getnames()}
+        script, issue_text = (archive.extractfile(names[name]) for name in ("reproduce.sh", "issue.md"))
+        assert script
+        assert issue_text
+        command = script.read().decode()
+        assert "Smallest job" in issue_text.read().decode()
+    assert "BEHAVE=crash" in command
+    assert "ANY=thing" not in command
+    assert "--sizes 8 " in command.replace("'", "")

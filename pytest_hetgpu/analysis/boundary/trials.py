@@ -16,7 +16,7 @@ _FEW = 8
 
 
 class TrialResult(str, enum.Enum):
-    """What a remedy did."""
+    """Result of a remedy."""
 
     CURED = "cured"
     OTHER_TRANSPORT = "cured by another transport"
@@ -31,7 +31,7 @@ def key_of(outcome: Outcome) -> str:
 
 
 def result_of(outcome: Outcome, key: str) -> TrialResult:
-    """Return what a remedy did to the failure `key`, from the outcome of one run with it.
+    """Return the result of a remedy for the failure `key`, from the outcome of one run with it.
 
     A cell that works, but over another transport than asked for, is not cured.
     """

@@ -72,7 +72,7 @@ def _of_transport(job: Job, outcome: Outcome, around: Surroundings) -> Iterator[
 def _filled(
     mca: Mapping[str, str], env: Mapping[str, str], around: Surroundings
 ) -> Iterator[tuple[Mapping[str, str], Mapping[str, str]]]:
-    """Yield settings without placeholders: one for each interface, none if a placeholder stands for nothing."""
+    """Yield settings without placeholders: one for each interface, none if nothing is known for a placeholder."""
     text = str((mca, env))
     if _BRIDGES in text and not around.bridges:
         return

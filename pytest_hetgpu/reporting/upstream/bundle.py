@@ -11,11 +11,14 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytest_hetgpu.analysis.boundary.of_run import measured_points, with_left_out
+from pytest_hetgpu.analysis.boundary.summary import Summary
 from pytest_hetgpu.cluster.pool import rank_programs
 from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.extensions.runtimes.containers.build_context import PRIVATE, context
 from pytest_hetgpu.model.messages import known
-from pytest_hetgpu.reporting.upstream.issue import read_stored_job, render_issue, title, upstream_of
+from pytest_hetgpu.reporting.boundary import boundaries, of_cell
+from pytest_hetgpu.reporting.upstream.issue import render_issue, reproducing_job, title, upstream_of
 from pytest_hetgpu.reporting.upstream.projects import Project, slug
 from pytest_hetgpu.reporting.upstream.script import PROGRAMS, image_folders, render_script
 from pytest_hetgpu.store import environment
@@ -84,9 +87,10 @@ def _find_cells(record: RunRecord, wanted: str) -> list[CellRecord]:
 
 def _main_files(record: RunRecord, folder: RunFolder, cells: Sequence[CellRecord]) -> Iterator[_File]:
     """Yield the issue, the script with the files that it needs, and the stored jobs of the cells."""
-    yield _File("issue.md", render_issue(record, folder, cells, environment.read_all(folder.path)).encode())
     cell = cells[0]
-    job = read_stored_job(folder, cell)
+    issue = render_issue(record, folder, cells, environment.read_all(folder.path), _condition(record, folder, cell))
+    yield _File("issue.md", issue.encode())
+    job = reproducing_job(record, folder, cell)
     if job:
         key = cell.outcome.signature.key if cell.outcome.signature else ""
         yield _File("reproduce.sh", render_script(job, key).encode(), 0o755)
@@ -101,6 +105,11 @@ def _main_files(record: RunRecord, folder: RunFolder, cells: Sequence[CellRecord
     for path in {environment.path_of(folder.path, f"{one.matrix}-{one.axes.get('placement')}") for one in cells}:
         if path.is_file():
             yield _File(f"placements/{path.parent.name}.json", _read_redacted(path))
+
+
+def _condition(record: RunRecord, folder: RunFolder, cell: CellRecord) -> Summary | None:
+    """Return the condition of the failure of a cell."""
+    return of_cell(dict(boundaries(with_left_out(record), measured_points(folder), record.tried)), cell)
 
 
 def _image_files(name: str, place: Path) -> Iterator[_File]:

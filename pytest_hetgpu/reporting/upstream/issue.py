@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
+from pathlib import Path, PurePath
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -64,7 +65,10 @@ def render_issue(
     cell = cells[0]
     found = _template_values(run, folder, cells, {one.name: one for one in placements})
     if condition is not None:
-        found["summary"] = escape_markdown(f"Where it fails: {where(condition)}; {support(condition)}.", 1000)
+        told = [f"Where it fails: {where(condition)}; {support(condition)}."]
+        told += [f"Cure: {condition.cure}."] if condition.cure else []
+        told += [f"Smallest job: {condition.smallest}."] if condition.smallest else []
+        found["summary"] = escape_markdown(" ".join(told), 2000)
     made = Environment(  # noqa: S701 - Markdown: what is quoted is fenced or escaped, never markup of its own
         loader=PackageLoader("pytest_hetgpu.reporting.upstream", "templates"),
         undefined=StrictUndefined,
@@ -123,7 +127,7 @@ def _template_values(
     lines = excerpt(folder.log(cell.label), signature.line) if signature else []
     near = find_nearest(cell, run.cells)
     placement = seen.get(f"{cell.matrix}-{cell.axes.get('placement')}")
-    job = read_stored_job(folder, cell)
+    job = reproducing_job(run, folder, cell)
     return {
         # The title is inside a comment, and must not end it.
         "title": title(cell).replace("-->", "-- >"),
@@ -212,10 +216,23 @@ def _container_commands(job: Job) -> Iterator[str]:
     yield from map(redact, script.creation(portable_job(job)))
 
 
-def read_stored_job(folder: RunFolder, cell: CellRecord) -> Job | None:
-    """Return the stored job of a cell; None if it is missing or cannot be read."""
+def reproducing_job(run: RunRecord, folder: RunFolder, cell: CellRecord) -> Job | None:
+    """Return the smallest job that is known to fail like a cell, else the cell's own; None if it cannot be read."""
+    key = cell.outcome.signature.key if cell.outcome.signature else ""
+    labels = {(one.matrix, one.scenario): one.label for one in run.cells}
+    for one in run.smallest:
+        label = labels.get((one.matrix, one.scenario))
+        if label and (one.matrix, one.key) == (cell.matrix, key) and one.same == one.runs:
+            beside = folder.for_attempt(PurePath(one.log).parent.name)
+            if job := _restored_job(beside.job(label)):
+                return job
+    return _restored_job(folder.job(cell.label))
+
+
+def _restored_job(path: Path) -> Job | None:
+    """Return a stored job; None if it is missing or cannot be read."""
     try:
-        job = read_job(folder.job(cell.label))
+        job = read_job(path)
         launcher = restored(job.launcher) if job.launcher else None
         return replace(job, nodes=tuple(map(restored, job.nodes)), launcher=launcher)
     except HetgpuError:
