@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from pytest_hetgpu.analysis.boundary.controls import Control, next_control
 from pytest_hetgpu.analysis.boundary.of_run import matrices_of, measured_points
 from pytest_hetgpu.errors import MatrixError, NotHere, ProvisionError
-from pytest_hetgpu.execution.further_run import further_run
+from pytest_hetgpu.execution.further_run import further_run, run_cell
 from pytest_hetgpu.execution.runner import CellRunner
 from pytest_hetgpu.model.job import Scenario
 from pytest_hetgpu.model.outcome import Attempt, Outcome
-from pytest_hetgpu.model.verdict import Kind, Verdict
+from pytest_hetgpu.model.verdict import Kind
 from pytest_hetgpu.planning.variant import of_point
 from pytest_hetgpu.store.cells import CellRecord, read_run
 from pytest_hetgpu.store.events import Controlled
@@ -66,7 +66,7 @@ class Controls:
             self._run.journal.controlled(event)
             cell = replace(self._cells[identity], controls=(*self._cells[identity].controls, event))
             if not control.repeats:
-                cell = replace(cell, outcome=self._outcome(self._scenarios[identity]))
+                cell = replace(cell, outcome=run_cell(self._runner, self._scenarios[identity]))
             self._cells[identity] = cell
             self._done[control.key] += 1
             self._tell(cell.label, _line(event, cell))
@@ -95,18 +95,6 @@ class Controls:
         except (NotHere, ProvisionError, MatrixError) as error:
             return Attempt(Kind.SKIPPED, "", str(error), "", 0.0)
         return ran.attempt if ran else None
-
-    def _outcome(self, scenario: Scenario) -> Outcome:
-        """Return the outcome of a cell that was not selected. It is recorded like any other."""
-        try:
-            _, outcome, _ = self._runner.run(self._runner.provision(scenario))
-        except ProvisionError as error:
-            _, outcome, _ = self._runner.fail(scenario, error)
-        except NotHere as error:
-            self._runner.skip(scenario, str(error))
-            outcome = Outcome(Kind.SKIPPED, Verdict.NOT_RUN, why=str(error))
-        self._runner.release()
-        return outcome
 
 
 def _not_run(scenario: Scenario) -> CellRecord:

@@ -15,6 +15,10 @@ from pytest_hetgpu.store.cells import CellRecord, RunRecord
 _NOT_OF_THE_CELL = (Kind.UNKNOWN, Kind.SKIPPED)
 
 
+class OutOfTime(Exception):
+    """The time of the run was spent during a search."""
+
+
 @dataclass(frozen=True, slots=True)
 class FailingCell:
     """A failure, by its key, and the cell in which it is shown soonest."""

@@ -1,15 +1,18 @@
-"""One more run of a cell, or of a variant of it, in a folder beside the cell's. It decides no verdict."""
+"""Runs after the tests: of a cell that was not selected, and of variants of cells, which decide no verdict."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from pytest_hetgpu.errors import NotHere, ProvisionError
 from pytest_hetgpu.execution.context import RunContext
 from pytest_hetgpu.execution.execute import execute
 from pytest_hetgpu.execution.retry.policy import attempt_of, taints
+from pytest_hetgpu.execution.runner import CellRunner
 from pytest_hetgpu.execution.steps import plan, provision, through
 from pytest_hetgpu.model.job import Job, Scenario
 from pytest_hetgpu.model.outcome import Attempt, Outcome
+from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.planning.variant import Variant, with_variant
 
 
@@ -39,3 +42,16 @@ def further_run(run: RunContext, scenario: Scenario, variant: Variant, name: str
     run.health.ran(job, outcome, result)
     run.release()
     return FurtherRun(job, outcome, attempt_of(outcome, str(beside.log(job.label).relative_to(run.folder.path))))
+
+
+def run_cell(runner: CellRunner, scenario: Scenario) -> Outcome:
+    """Run a cell that was not selected; it is recorded like any other."""
+    try:
+        _, outcome, _ = runner.run(runner.provision(scenario))
+    except ProvisionError as error:
+        _, outcome, _ = runner.fail(scenario, error)
+    except NotHere as error:
+        runner.skip(scenario, str(error))
+        outcome = Outcome(Kind.SKIPPED, Verdict.NOT_RUN, why=str(error))
+    runner.release()
+    return outcome

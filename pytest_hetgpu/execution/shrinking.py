@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from pytest_hetgpu.analysis.boundary.trials import key_of, smallest, smallest_text
 from pytest_hetgpu.errors import MatrixError, NotHere, ProvisionError
-from pytest_hetgpu.execution.failing_cells import FailingCell, failing_cells
+from pytest_hetgpu.execution.failing_cells import FailingCell, OutOfTime, failing_cells
 from pytest_hetgpu.execution.further_run import FurtherRun, further_run
 from pytest_hetgpu.execution.runner import CellRunner
 from pytest_hetgpu.model.job import Job
@@ -19,10 +19,6 @@ from pytest_hetgpu.store.events import Shrunk
 
 SMALLEST = "smallest"
 _TIMES = 3
-
-
-class OutOfTime(Exception):
-    """The time of the run was spent during a search."""
 
 
 class Shrinking:

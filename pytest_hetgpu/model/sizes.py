@@ -9,6 +9,7 @@ from pytest_hetgpu.model.messages import show
 _UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
 _SIZE = re.compile(r"\s*([0-9]{1,15})\s*([KMG]?)(?:i?B)?\s*", re.IGNORECASE | re.ASCII)
 _LARGEST = 1 << 40
+_VERSION = re.compile(r"\d{1,6}(?:\.\d{1,6}){1,3}")
 
 
 def parse_size(text: object) -> int:
@@ -53,6 +54,16 @@ def _doubling(text: str) -> tuple[int, ...]:
         sizes.append(low)
         low *= 2
     return (*sizes, high)
+
+
+def ordinal(value: str) -> tuple[int, ...]:
+    """Return the place of a size, a number or a version among others; () for other values."""
+    if _VERSION.fullmatch(value):
+        return tuple(map(int, value.split(".")))
+    try:
+        return (parse_size(value),)
+    except ValueError:
+        return ()
 
 
 def show_size(size: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -24,6 +25,7 @@ from pytest_hetgpu.extensions.stacks.base import family_of
 from pytest_hetgpu.model.interfaces import Network
 from pytest_hetgpu.model.job import Image, Job, Scenario, Stack
 from pytest_hetgpu.model.messages import known
+from pytest_hetgpu.model.sizes import ordinal
 from pytest_hetgpu.planning.expand import expand
 from pytest_hetgpu.planning.placement import DiscoveredNode, SiteFacts
 from pytest_hetgpu.planning.plan import plan
@@ -226,6 +228,18 @@ class MatrixSet:
             except NotHere as error:
                 self._stacks[name] = error
         return self._stacks[name]
+
+    def with_stack(self, stack: Stack) -> MatrixSet:
+        """Return these matrices with another version of a stack of this machine."""
+        return replace(self, _stacks={**self._stacks, stack.name: stack})
+
+    def stack_versions(self, name: str) -> tuple[Stack, ...]:
+        """Return the stack, and its other versions in folders like `mpich@4.3.2` beside it, the oldest first."""
+        found = [one] if isinstance(one := self.stack(name), Stack) else []
+        for path in (path for prefix in self.prefixes for path in sorted(prefix.glob(f"{name}@*"))):
+            with suppress(NotHere):
+                found.append(family_of(name).any_version(name, path))
+        return tuple({one.version: one for one in sorted(found, key=lambda one: ordinal(one.version))}.values())
 
     @cached_property
     def network(self) -> Network | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pytest_hetgpu.config.matrix.matrix import MAIN_AXES, MAPS, Axis, Matrix
-from pytest_hetgpu.model.job import Hardware, Job, Scenario
+from pytest_hetgpu.model.job import Hardware, Job, Scenario, Stack
 from pytest_hetgpu.planning.matrix_set import MatrixSet
 from pytest_hetgpu.planning.rank_settings import rank_settings
 
@@ -21,7 +21,8 @@ class Variant:
     """The differences of a run from its cell.
 
     `settings` are keys of a matrix with their values as source text, such as `sizes`. `mca` and `env` are parameters
-    and variables that the ranks get, `dropped` those that they do not get. `nodes` is the hardware of other nodes.
+    and variables that the ranks get, `dropped` those that they do not get. `nodes` is the hardware of other nodes, and
+    `stack` another version of a stack of this machine.
     """
 
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -29,6 +30,7 @@ class Variant:
     env: Mapping[str, str] = field(default_factory=dict)
     dropped: frozenset[str] = frozenset()
     nodes: tuple[str, ...] = ()
+    stack: Stack | None = None
 
     @property
     def typed(self) -> tuple[str, ...]:
@@ -60,6 +62,7 @@ def with_variant(suite: MatrixSet, scenario: Scenario, variant: Variant) -> Matr
     """Return the matrices with a variant in place of a cell. Its job has the id and the label of the cell."""
     matrix = suite.matrices[scenario.matrix]
     matrices = {**suite.matrices, matrix.name: varied(matrix, scenario, variant)}
+    suite = suite.with_stack(variant.stack) if variant.stack else suite
     return replace(suite, matrices=matrices, dropped=suite.dropped | variant.dropped)
 
 

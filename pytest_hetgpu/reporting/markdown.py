@@ -82,10 +82,18 @@ def render(
     parts += _skips(record)
     parts += _quarantine(record)
     parts += scaling_table.paragraphs(record, escape_markdown)
+    parts += _changes(record)
     parts += nodes
     parts += _legend(record)
     parts += _missing_logs(lost)
     return _truncate("\n\n".join(parts) + "\n")
+
+
+def _changes(record: RunRecord) -> Iterator[str]:
+    """Yield where the outcome changes along an axis."""
+    if record.bisected:
+        yield "## Where it changes"
+        yield "\n".join(f"- {escape_markdown(one.line, 1000)}" for one in record.bisected)
 
 
 def code(text: str, limit: int = 300) -> str:

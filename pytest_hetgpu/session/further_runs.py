@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_hetgpu.errors import StorageError, UsageError
+from pytest_hetgpu.execution.bisection import AxisBisection, StackBisection
 from pytest_hetgpu.execution.controls import Controls, Limit, auto
 from pytest_hetgpu.execution.remedies import Remedies
 from pytest_hetgpu.execution.shrinking import Shrinking
-from pytest_hetgpu.session.settings import AUTO, Settings
+from pytest_hetgpu.session.settings import AUTO, STACK, Settings
 from pytest_hetgpu.store.disk_errors import storage_errors
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class FurtherRuns:
-    """Runs controls, remedies and shrinking after all cells, in the process that builds the reports."""
+    """Runs bisection, controls, remedies and shrinking after all cells, in the process that builds the reports."""
 
     def __init__(self, runner: CellRunner, live: TerminalReporter, settings: Settings) -> None:
         self.runner = runner
@@ -37,7 +38,9 @@ class FurtherRuns:
         return result
 
     def _wanted(self) -> Iterator[Callable[[], object]]:
-        asked, tell = self.settings.controls, self.live.announce
+        asked, axis, tell = self.settings.controls, self.settings.bisect, self.live.announce
+        if axis:
+            yield (StackBisection(self.runner, tell) if axis == STACK else AxisBisection(self.runner, axis, tell)).run
         if asked:
             limit = auto(time.monotonic() - self.began) if asked == AUTO else Limit(int(asked))
             yield Controls(self.runner, limit, tell).run

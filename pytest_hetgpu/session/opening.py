@@ -18,7 +18,7 @@ from pytest_hetgpu.session.folder_watch import FolderWatch
 from pytest_hetgpu.session.marks import registered
 from pytest_hetgpu.session.redacted_reports import RedactedReports
 from pytest_hetgpu.session.session import Session
-from pytest_hetgpu.session.settings import FULL, OFF, OPTIONS, Settings
+from pytest_hetgpu.session.settings import FULL, OFF, OPTIONS, STACK, Settings
 from pytest_hetgpu.store.redaction.redact import clear_secrets, redact, register_secrets
 
 if TYPE_CHECKING:
@@ -65,6 +65,10 @@ def _select(config: pytest.Config, settings: Settings, suite: MatrixSet) -> _Sel
     if chosen := worker.get("hetgpu_sample"):
         wanted = frozenset(chosen)
         return tuple(cell for cell in cells if cell.label in wanted), ()
+    if settings.bisect not in ("", STACK):
+        from pytest_hetgpu.planning.along_axis import ends
+
+        cells = ends(cells, settings.bisect)
     if settings.strategy.partition("@")[0] == FULL:
         return cells, ()
     from pytest_hetgpu.session.sample import choose
@@ -131,7 +135,7 @@ def _show(config: pytest.Config, settings: Settings, selection: _Selection, open
     live = TerminalReporter(config, cells, run.folder.path, before, lines)
     live.warn(*opened.remarks)
     config.pluginmanager.register(live, "hetgpu-live")
-    if settings.controls or settings.remedies or settings.minimise:
+    if settings.controls or settings.remedies or settings.minimise or settings.bisect:
         from pytest_hetgpu.session.further_runs import FurtherRuns
 
         config.pluginmanager.register(FurtherRuns(opened.runner, live, settings), "hetgpu-further-runs")

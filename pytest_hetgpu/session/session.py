@@ -16,7 +16,7 @@ from pytest_hetgpu.session.cell_tests import CellTests
 from pytest_hetgpu.session.finish import end
 from pytest_hetgpu.session.interrupted_cells import InterruptedCells
 from pytest_hetgpu.session.marks import cell_of
-from pytest_hetgpu.session.settings import FULL, Settings
+from pytest_hetgpu.session.settings import FULL, STACK, Settings
 from pytest_hetgpu.store.redaction.redact import redact
 from pytest_hetgpu.store.text import escape_controls
 
@@ -51,7 +51,7 @@ class Session:
         node.workerinput["hetgpu_part"] = run.journal.part if run else 0
         node.workerinput["hetgpu_owner"] = run.guard.label if run else ""
         node.workerinput["hetgpu_deadline"] = run.options.budget.deadline if run else math.inf
-        sampled = self.settings.strategy != FULL
+        sampled = self.settings.strategy != FULL or self.settings.bisect not in ("", STACK)
         node.workerinput["hetgpu_sample"] = [cell.label for cell in self.tests.cells] if sampled else []
         node.workerinput["hetgpu_options"] = list(run.options.typed) if run else []
 

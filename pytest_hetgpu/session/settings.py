@@ -12,6 +12,7 @@ from pytest_hetgpu.extensions.inventories import EXAMPLES
 OFF = "off"
 AUTO = "auto"
 FULL = "full"
+STACK = "stack"
 BUGS = ("crash", "wrong_result", "hang", "out_of_memory", "error", "unknown", "missing_library", "gpu_arch_mismatch")
 RETRIABLE = ("network_failure", "launch_failure", "transport_unavailable", "timeout")
 
@@ -28,7 +29,19 @@ class Option:
     help: str
     metavar: str = ""
     kind: Literal[
-        "path", "paths", "words", "seconds", "flag", "choice", "choices", "run", "source", "count", "size", "strategy"
+        "path",
+        "paths",
+        "words",
+        "seconds",
+        "flag",
+        "choice",
+        "choices",
+        "run",
+        "source",
+        "count",
+        "size",
+        "strategy",
+        "axis",
     ] = "path"
     everywhere: bool = True
     choices: tuple[str, ...] = ()
@@ -160,6 +173,13 @@ OPTIONS = (
         "strategy",
     ),
     Option(
+        "bisect",
+        "axis of sizes, numbers or versions along which to find where the outcome changes, or stack: the versions of a "
+        "failed cell's MPI",
+        "AXIS",
+        "axis",
+    ),
+    Option(
         "controls",
         "further cells to run after all others, which show where exactly failures occur (default: 0), or auto",
         "N",
@@ -222,6 +242,7 @@ class Settings:
     output: int | Literal["off"] = 256 << 20
     debug_rerun: bool = False
     strategy: str = FULL
+    bisect: str = ""
     controls: int | Literal["auto"] = 0
     remedies: bool = False
     minimise: bool = False

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import TypeVar
 
 from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.model.outcome import Attempt, Outcome, RunResult
@@ -17,11 +18,11 @@ from pytest_hetgpu.store.event_log import read_events
 from pytest_hetgpu.store.events import (
     Accepted,
     Attempted,
-    BandwidthMeasured,
+    Bisected,
     CellEvent,
     Controlled,
+    Event,
     Finished,
-    HealthReported,
     Planned,
     Sampled,
     SessionStarted,
@@ -29,9 +30,10 @@ from pytest_hetgpu.store.events import (
     Skipped,
     Started,
     Tried,
-    WaitingForHost,
 )
 from pytest_hetgpu.store.folder import RunFolder
+
+E = TypeVar("E")
 
 NEVER_STARTED = Outcome(Kind.SKIPPED, Verdict.NOT_RUN, why="never started: the run ended before its turn")
 
@@ -107,6 +109,7 @@ class RunRecord:
     samples: Mapping[str, Sampled] = field(default_factory=dict)
     trials: tuple[Tried, ...] = ()
     smallest: tuple[Shrunk, ...] = ()
+    bisected: tuple[Bisected, ...] = ()
 
     @property
     def tried(self) -> tuple[Tried | Shrunk, ...]:
@@ -130,36 +133,35 @@ def read_run(run_folder: Path, before: int | None = None) -> RunRecord:
     logged, unread = read_events(journals)
     cells: dict[tuple[str, str], CellRecord] = {}
     sessions: dict[int, SessionStarted] = {}
-    began: list[SessionStarted] = []
-    samples: dict[str, Sampled] = {}
-    trials: list[Tried] = []
-    smallest: list[Shrunk] = []
+    of_run: list[Event] = []
     for entry in logged:
         if before is not None and entry.part >= before:
             break
         event = entry.event
         if isinstance(event, SessionStarted):
             sessions[entry.part] = event
-            began.append(event)
+        if not isinstance(event, CellEvent):
+            of_run.append(event)
             continue
-        if isinstance(event, Sampled):
-            samples[event.matrix] = event
-            continue
-        if isinstance(event, Tried):
-            trials.append(event)
-            continue
-        if isinstance(event, Shrunk):
-            smallest.append(event)
-            continue
-        if isinstance(event, BandwidthMeasured | HealthReported | WaitingForHost):
-            continue  # the records of cells hold the same facts
         identity = (event.matrix, event.scenario)
         record = cells.get(identity) or CellRecord(*identity, label=event.scenario)
         cells[identity] = replace(_apply(record, event, entry.epoch), writer=entry.writer, part=entry.part)
     concluded = (_with_interruption(record, run_folder, sessions.get(record.part)) for record in cells.values())
     ordered = sorted(concluded, key=lambda r: math.inf if r.position is None else r.position)
-    part = max((entry.part for entry in logged), default=0)
-    return RunRecord(tuple(ordered), tuple(began), unread, part, samples, tuple(trials), tuple(smallest))
+    return RunRecord(
+        tuple(ordered),
+        tuple(_of(SessionStarted, of_run)),
+        unread,
+        max((entry.part for entry in logged), default=0),
+        {one.matrix: one for one in _of(Sampled, of_run)},
+        tuple(_of(Tried, of_run)),
+        tuple(_of(Shrunk, of_run)),
+        tuple(_of(Bisected, of_run)),
+    )
+
+
+def _of(kind: type[E], events: Iterable[Event]) -> Iterator[E]:
+    return (event for event in events if isinstance(event, kind))
 
 
 def missing_logs(record: RunRecord, folder: RunFolder) -> tuple[str, ...]:

@@ -195,6 +195,28 @@ class Shrunk:
 
 
 @dataclass(frozen=True, slots=True)
+class Bisected:
+    """Where the outcome changes along an axis, for cells with these `values` on the other axes.
+
+    For the axis `stack` it is the version of a cell's MPI; `scenario` is then that cell.
+    """
+
+    matrix: str
+    axis: str
+    values: Mapping[str, str]
+    #: `ok to 2K, SIGSEGV@lib from 4K (5 runs)`
+    text: str
+    scenario: str = ""
+
+    @property
+    def line(self) -> str:
+        """The result in one line: `size: ok to 2K, SIGSEGV@lib from 4K (5 runs), with transport=ucx`."""
+        values = {"cell": self.scenario, **self.values} if self.scenario else self.values
+        others = " ".join(f"{axis}={value}" for axis, value in values.items())
+        return f"{self.axis}: {self.text}{f', with {others}' if others else ''}"
+
+
+@dataclass(frozen=True, slots=True)
 class Skipped:
     """A cell that is not run, with the reason; `issue` is the link that the matrix gives for it."""
 
@@ -234,7 +256,17 @@ class HealthReported:
 
 
 CellEvent = Planned | Started | Finished | Attempted | Judged | Accepted | Skipped | Controlled
-Event = SessionStarted | Sampled | Tried | Shrunk | BandwidthMeasured | HealthReported | WaitingForHost | CellEvent
+Event = (
+    SessionStarted
+    | Sampled
+    | Tried
+    | Shrunk
+    | Bisected
+    | BandwidthMeasured
+    | HealthReported
+    | WaitingForHost
+    | CellEvent
+)
 
 EVENTS: Mapping[str, type[Event]] = {
     "run": SessionStarted,
@@ -251,6 +283,7 @@ EVENTS: Mapping[str, type[Event]] = {
     "control": Controlled,
     "tried": Tried,
     "shrunk": Shrunk,
+    "bisected": Bisected,
     "skipped": Skipped,
 }
 NAMES: Mapping[type[Event], str] = {cls: name for name, cls in EVENTS.items()}

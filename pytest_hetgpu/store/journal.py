@@ -159,8 +159,8 @@ class Journal:
         """Record a further run for the condition of a failure."""
         self._append(event, durable=True)
 
-    def tried(self, event: events.Tried | events.Shrunk) -> None:
-        """Record runs with a remedy, or the smallest job that fails like a cell."""
+    def tried(self, event: events.Tried | events.Shrunk | events.Bisected) -> None:
+        """Record runs with a remedy, the smallest job that fails like a cell, or where the outcome changes."""
         self._append(event, durable=True)
 
     def check(self) -> None:

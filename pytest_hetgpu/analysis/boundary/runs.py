@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
@@ -10,13 +9,12 @@ from itertools import combinations
 from pytest_hetgpu.analysis.boundary.condition import Ran, RunEnd, Runs
 from pytest_hetgpu.analysis.boundary.space import Space
 from pytest_hetgpu.model.outcome import Outcome
-from pytest_hetgpu.model.sizes import parse_size
+from pytest_hetgpu.model.sizes import ordinal
 from pytest_hetgpu.model.verdict import Kind, Verdict
 
 _PASSED = (Kind.PASSED, Kind.SLOW)
 _NOTHING = (Kind.SKIPPED, Kind.UNKNOWN)
 _SURROUNDINGS = (Kind.NETWORK_FAILURE, Kind.LAUNCH_FAILURE)
-_VERSION = re.compile(r"\d{1,6}(?:\.\d{1,6}){1,3}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,19 +90,9 @@ def _facts_of(cell: RanCell, facts: Mapping[str, _Rule]) -> Iterator[tuple[str, 
 def _ordered(cells: Sequence[Mapping[str, str]], names: Sequence[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
     for name in names:
         values = list(dict.fromkeys(cell[name] for cell in cells if name in cell))
-        ranks = [_rank(value) for value in values]
-        if len(values) > 1 and all(ranks) and len({len(rank) == 1 for rank in ranks}) == 1:
-            yield name, tuple(sorted(values, key=_rank))
-
-
-def _rank(value: str) -> tuple[int, ...]:
-    """Return the place of a size, a number or a version among others; () for other values."""
-    if _VERSION.fullmatch(value):
-        return tuple(map(int, value.split(".")))
-    try:
-        return (parse_size(value),)
-    except ValueError:
-        return ()
+        ordinals = [ordinal(value) for value in values]
+        if len(values) > 1 and all(ordinals) and len({len(one) == 1 for one in ordinals}) == 1:
+            yield name, tuple(sorted(values, key=ordinal))
 
 
 def runs_of(cells: Sequence[RanCell]) -> Runs:

@@ -36,6 +36,7 @@ RULES: Mapping[str, ResumeRule] = {
     "live": ResumeRule.FREE,
     "debug-rerun": ResumeRule.FREE,
     "controls": ResumeRule.FREE,
+    "bisect": ResumeRule.FREE,
     "remedies": ResumeRule.FREE,
     "minimise": ResumeRule.FREE,
     "anonymise": ResumeRule.FREE,

@@ -86,6 +86,15 @@ class StackFamily(KeepsOldNames, abc.ABC):
 
         Raises NotHere if a part is missing, or vendor or major version differ from the name.
         """
+        stack = cls.any_version(name, prefix)
+        wanted = Stack(name, cls.vendor, cls.releases[name].version, "", "", "")
+        if wanted.major and wanted.major != stack.major:
+            raise NotHere(f"stack {name} in {prefix} is {cls.vendor} {stack.version}; it must be {wanted.major}.x")
+        return stack
+
+    @classmethod
+    def any_version(cls, name: str, prefix: Path) -> Stack:
+        """Find the MPI of this family in that prefix, of whatever version. Raises NotHere if a part is missing."""
         release = cls.releases[name]
         launcher = cls._launcher(prefix)
         interpreter = next((path for path in (prefix / "bin/python", prefix / "bin/python3") if path.exists()), None)
@@ -100,11 +109,7 @@ class StackFamily(KeepsOldNames, abc.ABC):
             hint = f"; install it with: apt-get install {' '.join(release.packages)}" if release.packages else ""
             raise NotHere(f"stack {name} ({cls.vendor}) in {prefix} lacks {', '.join(missing)}{hint}")
         paths = str(prefix.resolve()), str(launcher), str(interpreter)
-        stack = Stack(name, cls.vendor, found or "", *paths, torch=has_distribution(prefix, "torch"))
-        wanted = Stack(name, cls.vendor, release.version, "", "", "")
-        if wanted.major and wanted.major != stack.major:
-            raise NotHere(f"stack {name} in {prefix} is {cls.vendor} {stack.version}; it must be {wanted.major}.x")
-        return stack
+        return Stack(name, cls.vendor, found or "", *paths, torch=has_distribution(prefix, "torch"))
 
     @classmethod
     def has_release(cls, name: str, prefix: Path) -> bool:
