@@ -12,14 +12,14 @@ from pytest_hetgpu.model.sizes import ordinal
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class AxisGroup:
     """Cells with the same values on the `others` of the axes, in the order of the axis."""
 
     others: Mapping[str, str]
     cells: tuple[Scenario, ...]
 
 
-def along(cells: Iterable[Scenario], axis: str) -> Iterator[Group]:
+def along(cells: Iterable[Scenario], axis: str) -> Iterator[AxisGroup]:
     """Yield the groups of the allowed cells that have an axis."""
     found: dict[tuple[str, tuple[tuple[str, str], ...]], list[Scenario]] = {}
     for cell in cells:
@@ -28,7 +28,7 @@ def along(cells: Iterable[Scenario], axis: str) -> Iterator[Group]:
             others = tuple((name, value) for name, value in pairs if name != axis)
             found.setdefault((cell.matrix, others), []).append(cell)
     for (_, others), group in found.items():
-        yield Group(dict(others), tuple(sorted(group, key=lambda cell: ordinal(cell.value(axis)))))
+        yield AxisGroup(dict(others), tuple(sorted(group, key=lambda cell: ordinal(cell.value(axis)))))
 
 
 def ends(cells: Sequence[Scenario], axis: str) -> tuple[Scenario, ...]:

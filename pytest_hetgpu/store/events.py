@@ -196,7 +196,7 @@ class Shrunk:
 
 @dataclass(frozen=True, slots=True)
 class Bisected:
-    """Where the outcome changes along an axis, for cells with these `values` on the other axes.
+    """Changes of the outcome along an axis, for cells with these `values` on the other axes.
 
     For the axis `stack` it is the version of a cell's MPI; `scenario` is then that cell.
     """

@@ -1,4 +1,4 @@
-"""Where along ordered values the outcome changes: each change between values that end differently. Pure."""
+"""Changes of the outcome along ordered values: each one between values that end differently. Pure."""
 
 from __future__ import annotations
 
