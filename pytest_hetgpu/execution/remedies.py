@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations, islice
 
-from pytest_hetgpu.analysis.boundary.trials import TrialResult, key_of, result_of
+from pytest_hetgpu.analysis.boundary.trials import TrialResult, key_of, result_of, smallest
 from pytest_hetgpu.config.remedies.load import Remedy, Surroundings, remedies
 from pytest_hetgpu.errors import MatrixError, NotHere, ProvisionError
 from pytest_hetgpu.execution.failing_cells import FailingCell, failing_cells
@@ -22,6 +22,8 @@ from pytest_hetgpu.store.events import Tried
 REMEDY = "remedy"
 _TIMES = 3
 _MOST_PAIRS = 6
+# Open MPI refuses both of a pair (opal/mca/btl/tcp/btl_tcp_component.c).
+_RIVALS = (("btl_tcp_if_include", "btl_tcp_if_exclude"), ("btl_tcp_if_exclude", "btl_tcp_if_include"))
 
 
 class Remedies:
@@ -32,6 +34,7 @@ class Remedies:
         self._tell = tell
         self._record = read_run(self._run.folder.path)
         self._number = sum(len(one.runs) for one in self._record.trials)
+        self._again: dict[tuple[str, str], bool] = {}
 
     def run(self) -> None:
         """Try the remedies for each failure, until the time of the run is spent."""
@@ -46,9 +49,14 @@ class Remedies:
                 list(self._each(cell, list(islice(_pairs(changed), _MOST_PAIRS))))
 
     def _each(self, cell: FailingCell, several: Sequence[Remedy]) -> Iterator[tuple[Remedy, Tried]]:
-        for remedy in several:
+        tried_ones: set[str] = set()
+        for whole in several:
             if self._run.options.budget.spent:
                 return
+            remedy = self._needed(cell, whole) if whole.typed not in tried_ones else whole
+            if remedy.typed in tried_ones:
+                continue
+            tried_ones.add(remedy.typed)
             tried = self._tried(cell, remedy)
             if tried is None:
                 return
@@ -56,6 +64,20 @@ class Remedies:
             why = f" ({tried.why})" if tried.why else ""
             self._tell(cell.scenario.label, f"remedy {remedy.typed} for {cell.key}: {tried.result}{why}")
             yield remedy, tried
+
+    def _needed(self, cell: FailingCell, remedy: Remedy) -> Remedy:
+        """Return a remedy without those of its settings that it does not need for a cure."""
+        names = sorted(_names(remedy))
+        if len(names) < 2 or not self._cures(cell, remedy):
+            return remedy
+        return _only(remedy, smallest(names, lambda kept: bool(kept) and self._cures(cell, _only(remedy, kept))))
+
+    def _cures(self, cell: FailingCell, remedy: Remedy) -> bool:
+        try:
+            ran = self._ran(cell, _variant(remedy))
+        except (NotHere, ProvisionError, MatrixError):
+            return False
+        return ran is not None and result_of(ran.outcome, cell.key) is TrialResult.CURED
 
     def _tried(self, cell: FailingCell, remedy: Remedy) -> Tried | None:
         """Return the result of a remedy; None if the time of the run was spent meanwhile.
@@ -66,7 +88,7 @@ class Remedies:
         runs: list[Attempt] = []
         try:
             while len(runs) < _TIMES:
-                ran = self._ran(cell, Variant(mca=remedy.mca, env=remedy.env))
+                ran = self._ran(cell, _variant(remedy))
                 if ran is None:
                     return None
                 runs.append(ran.attempt)
@@ -83,12 +105,28 @@ class Remedies:
         return replace(event, result=result.value, why=told, runs=tuple(runs))
 
     def _still_fails(self, cell: FailingCell) -> bool:
-        ran = self._ran(cell, Variant())
-        return ran is None or ran.outcome.kind.failed
+        """Return whether a cell fails without a remedy after one has cured it; it is run once more for all remedies."""
+        identity = cell.scenario.matrix, cell.key
+        if identity not in self._again:
+            ran = self._ran(cell, Variant())
+            self._again[identity] = ran is None or ran.outcome.kind.failed
+        return self._again[identity]
 
     def _ran(self, cell: FailingCell, variant: Variant) -> FurtherRun | None:
         self._number += 1
         return further_run(self._run, cell.scenario, variant, f"{REMEDY}-{self._number}")
+
+
+def _only(remedy: Remedy, names: Sequence[str]) -> Remedy:
+    """Return a remedy with some of its settings."""
+    mca, env = ({name: value for name, value in given.items() if name in names} for given in (remedy.mca, remedy.env))
+    return Remedy(mca, env, remedy.source)
+
+
+def _variant(remedy: Remedy) -> Variant:
+    """Return the variant with a remedy, without the settings that exclude it."""
+    rivals = frozenset(rival for name, rival in _RIVALS if name in remedy.mca)
+    return Variant(mca=remedy.mca, env=remedy.env, dropped=rivals)
 
 
 def _adds(job: Job, remedy: Remedy) -> bool:

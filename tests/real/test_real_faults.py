@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -72,3 +73,15 @@ def test_every_fault_is_judged_as_what_it_is(
     expected = {name: "ok" if kind == "passed" else "known" for name, kind in outcomes.items()}
     assert {name: cell["verdict"] for name, cell in cells.items()} == expected
     assert ran.ret == pytest.ExitCode.OK
+    check_conditions(pytester.path / "reports" / "latest")
+
+
+def check_conditions(folder: Path) -> None:
+    """The condition of each key is its workload, or the two of one fault; without an interface it is the transport."""
+    (several,) = json.loads((folder / "boundary.json").read_text())["matrices"].values()
+    found = {one["key"]: [part for term in one["terms"] for part in term] for one in several if one["key"]}
+    for key in ("unreachable@openmpi", "no-transport@ucx"):
+        assert [part["axis"] for part in found.pop(key)] == ["transport"]
+    for key, parts in found.items():
+        workloads = [part["values"] for part in parts if part["axis"] == "workload"]
+        assert [len(values) in (1, 2) for values in workloads] == [True], key

@@ -11,6 +11,7 @@ import re
 
 from pytest_hetgpu.extensions.transports._ucx_log import INFO
 from pytest_hetgpu.extensions.transports.base import Rendering
+from pytest_hetgpu.model.job import Stack
 
 VENDOR = "MPICH"
 SHARED_MEMORY = "ch4/posix"
@@ -20,14 +21,19 @@ _PROVIDER = re.compile(r"\blibfabric provider: ([\w+-]+)")
 _SIZE = re.compile(r'\{"t":"hello",.*?"size":(\d+),')
 
 
-def pinned(netmod: str | None, env: dict[str, str] | None = None) -> Rendering:
+def pinned(stack: Stack, netmod: str | None, env: dict[str, str] | None = None) -> Rendering:
     """Return the settings of a network module for all traffic, without shared memory.
 
     For None, ranks of one host may share memory.
     """
     module = {} if netmod is None else {"MPIR_CVAR_CH4_NETMOD": netmod}
     local = {"MPIR_CVAR_NOLOCAL": "0" if netmod is None else "1"}
-    return Rendering({}, {**module, **local, "MPIR_CVAR_DEBUG_SUMMARY": "2", **INFO, **(env or {})})
+    return Rendering({}, {**module, **local, "MPIR_CVAR_DEBUG_SUMMARY": _summary(stack.version), **INFO, **(env or {})})
+
+
+def _summary(version: str) -> str:
+    """Return the level of the summary. MPICH 4.0 to 4.2 end at any other than 0 and 1: it is a switch there."""
+    return "1" if version.startswith(("4.0", "4.1", "4.2")) else "2"
 
 
 def verbose(env: dict[str, str] | None = None) -> Rendering:

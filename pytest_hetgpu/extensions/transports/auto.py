@@ -16,7 +16,7 @@ class Auto(Transport):
     vendors = (_openmpi.VENDOR, _mpich.VENDOR)
 
     def render(self, node: Node, stack: Stack) -> Rendering:
-        return _mpich.pinned(None) if stack.vendor == _mpich.VENDOR else _openmpi.pinned(stack, {})
+        return _mpich.pinned(stack, None) if stack.vendor == _mpich.VENDOR else _openmpi.pinned(stack, {})
 
     def unreachable(self, node: Node, stack: Stack) -> str | None:
         return None if stack.vendor == _mpich.VENDOR else nothing_up(node, stack.vendor)

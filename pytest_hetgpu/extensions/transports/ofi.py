@@ -37,7 +37,7 @@ class Ofi(Transport):
         device = self.interface(node)
         env = {self.interface_setting: device.name} if device and device.name else {}
         if stack.vendor == _mpich.VENDOR:
-            return _mpich.pinned("ofi", {"FI_PROVIDER": provider, **env})
+            return _mpich.pinned(stack, "ofi", {"FI_PROVIDER": provider, **env})
         # FI_PROVIDER alone does not help: Open MPI excludes tcp, sockets and shm by default.
         mca = {"pml": "cm", "mtl": "ofi", "opal_common_ofi_provider_include": provider, "opal_common_ofi_verbose": "1"}
         return _openmpi.pinned(stack, mca, env)

@@ -17,7 +17,7 @@ class Shm(Transport):
 
     def render(self, node: Node, stack: Stack) -> Rendering:
         if stack.vendor == _mpich.VENDOR:
-            return _mpich.pinned(None)
+            return _mpich.pinned(stack, None)
         return _openmpi.ob1(stack, ("sm", "self"), "")
 
     def unreachable(self, node: Node, stack: Stack) -> str | None:

@@ -120,7 +120,7 @@ class Ucx(Transport):
         if device and "bridge" in {device.kind, *map(kind_of, device.name.split(","))}:
             env["UCX_TCP_BRIDGE_ENABLE"] = "y"
         if stack.vendor == _mpich.VENDOR:
-            return _mpich.pinned("ucx", env)
+            return _mpich.pinned(stack, "ucx", env)
         # By default Open MPI enables UCX for RDMA-class transports only.
         mca = {"pml": "ucx", "opal_common_ucx_tls": "any", "opal_common_ucx_devices": "any"}
         return _openmpi.pinned(stack, mca, env)
