@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from pytest_hetgpu.analysis.boundary.controls import Control, next_control
+from pytest_hetgpu.analysis.boundary.controls import PLACEMENT, Control, next_control, next_placement, placement_name
 from pytest_hetgpu.analysis.boundary.of_run import matrices_of, measured_points
 from pytest_hetgpu.errors import MatrixError, NotHere, ProvisionError
 from pytest_hetgpu.execution.further_run import further_run, run_cell
@@ -15,7 +15,7 @@ from pytest_hetgpu.execution.runner import CellRunner
 from pytest_hetgpu.model.job import Scenario
 from pytest_hetgpu.model.outcome import Attempt, Outcome
 from pytest_hetgpu.model.verdict import Kind
-from pytest_hetgpu.planning.variant import of_point
+from pytest_hetgpu.planning.variant import Variant, of_point
 from pytest_hetgpu.store.cells import CellRecord, read_run
 from pytest_hetgpu.store.events import Controlled
 
@@ -78,20 +78,38 @@ class Controls:
             return None
         matrices = tuple(matrices_of(list(self._cells.values()), measured_points(self._run.folder)))
         most = _PER_KEY * sum(len(one.conditions) for one in matrices) if limit.most is None else limit.most
-        return next_control(matrices, self._done) if self._done.total() < most else None
+        if self._done.total() >= most:
+            return None
+        return next_control(matrices, self._done) or next_placement(matrices, self._done, self._placements)
+
+    def _placements(self, matrix: str, cell: str) -> Sequence[tuple[str, ...]]:
+        """Return the nodes of other placements for a cell on two kinds of hardware that were not tried yet."""
+        scenario = self._scenarios.get((matrix, cell))
+        if scenario is None:
+            return ()
+        known = self._run.suite.matrices[matrix]
+        nodes = known.settings(scenario.values).nodes
+        kinds = tuple(dict.fromkeys(nodes))
+        if len(kinds) != 2:
+            return ()
+        there = {known.axis_value(PLACEMENT, name).nodes for name in known.names(PLACEMENT)}
+        tried = {one.values.get(PLACEMENT) for one in self._cells[matrix, cell].controls}
+        others = ((kinds[0],) * len(nodes), (kinds[1],) * len(nodes), tuple(reversed(nodes)))
+        return [one for one in others if one not in there and placement_name(one) not in tried]
 
     def _event(self, control: Control) -> Controlled:
         scenario = self._scenarios[control.matrix, control.scenario]
         axes = dict(zip(scenario.axes, scenario.values, strict=True))
         number = self._done.total() + 1
         return Controlled(
-            control.matrix, scenario.id, scenario.label, number, control.key, control.reason, axes, control.point
+            control.matrix, scenario.id, scenario.label, number, control.key, control.reason, axes, control.values
         )
 
     def _repeat(self, control: Control, number: int) -> Attempt | None:
         scenario = self._scenarios[control.matrix, control.scenario]
         try:
-            ran = further_run(self._run, scenario, of_point(control.point), f"{CONTROL}-{number}")
+            variant = Variant(nodes=control.nodes) if control.nodes else of_point(control.point)
+            ran = further_run(self._run, scenario, variant, f"{CONTROL}-{number}")
         except (NotHere, ProvisionError, MatrixError) as error:
             return Attempt(Kind.SKIPPED, "", str(error), "", 0.0)
         return ran.attempt if ran else None

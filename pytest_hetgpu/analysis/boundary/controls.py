@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pytest_hetgpu.analysis.boundary.condition import REPEATS, Boundary, State
@@ -10,12 +10,20 @@ from pytest_hetgpu.analysis.boundary.of_run import MatrixRuns
 from pytest_hetgpu.analysis.boundary.space import places
 from pytest_hetgpu.analysis.boundary.words import literals_text
 
+PLACEMENT = "placement"
+
+
+def placement_name(nodes: Sequence[str]) -> str:
+    """Return the name of a placement that the matrix does not have: `[amd, amd]`."""
+    return f"[{', '.join(nodes)}]"
+
 
 @dataclass(frozen=True, slots=True)
 class Control:
     """A further run for the condition of `key`: of a cell without a result, or of one that was run (`repeats`).
 
-    `point` is the only point that it measures; empty: all points of the cell.
+    `point` is the only point that it measures; empty: all points of the cell. `nodes` is the hardware of other nodes
+    than those of the cell.
     """
 
     matrix: str
@@ -24,6 +32,12 @@ class Control:
     reason: str
     repeats: bool = False
     point: Mapping[str, str] = field(default_factory=dict)
+    nodes: tuple[str, ...] = ()
+
+    @property
+    def values(self) -> Mapping[str, str]:
+        """The values in which a repeat differs from its cell."""
+        return {PLACEMENT: placement_name(self.nodes)} if self.nodes else self.point
 
 
 def next_control(matrices: Sequence[MatrixRuns], done: Mapping[str, int]) -> Control | None:
@@ -48,9 +62,10 @@ def _controls(matrix: MatrixRuns, one: Boundary) -> Iterator[Control]:
 
 def _control(matrix: MatrixRuns, one: Boundary, place: int, reason: str) -> Control:
     entry = matrix.entries[place]
-    number = place if entry.number is None else entry.number
     repeats = entry.result
-    return Control(matrix.matrix, matrix.ids[number], one.found.key, reason, repeats, entry.point if repeats else {})
+    return Control(
+        matrix.matrix, matrix.ids[matrix.number(place)], one.found.key, reason, repeats, entry.point if repeats else {}
+    )
 
 
 def _why(one: Boundary) -> str:
@@ -58,3 +73,23 @@ def _why(one: Boundary) -> str:
     if one.rivals:
         return f"separates {best} from {literals_text(one.rivals[0].literals)}"
     return f"tries {best}"
+
+
+Placements = Callable[[str, str], Sequence[tuple[str, ...]]]
+"""Returns the nodes of other placements to try for a cell: its kinds of hardware each alone, and in the other order."""
+
+
+def next_placement(matrices: Sequence[MatrixRuns], done: Mapping[str, int], placements: Placements) -> Control | None:
+    """Return the next run of a failing cell on other nodes; None if there is none.
+
+    A cell on two kinds of hardware shows whether one of them fails alone.
+    """
+    wanted = [(done.get(one.found.key, 0), matrix, one) for matrix in matrices for one in matrix.conditions]
+    for _, matrix, one in sorted(wanted, key=lambda each: each[0]):
+        seen = one.found.seen
+        number = next((matrix.number(place) for place in places(one.found.mask & seen.failing)), None)
+        if number is not None:
+            name = matrix.ids[number]
+            for nodes in placements(matrix.matrix, name):
+                return Control(matrix.matrix, name, one.found.key, "on other nodes", repeats=True, nodes=nodes)
+    return None

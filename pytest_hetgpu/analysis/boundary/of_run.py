@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from pytest_hetgpu.analysis.boundary.condition import Boundary, RunEnd, Runs, against_passes, conditions, judged
@@ -24,6 +24,7 @@ from pytest_hetgpu.store.packed_cells import unpack
 
 Points = Callable[[CellRecord], Sequence[MessagePoint]]
 """Returns the points that the job of a cell measures, in its order."""
+_VENDORS = (("openmpi", "Open MPI"), ("mpich", "MPICH"), ("intelmpi", "Intel MPI"), ("mvapich", "MVAPICH"))
 MOST_CELLS = 100_000
 """The largest number of cells, with those that a sample left out, among which a condition is searched."""
 
@@ -66,11 +67,11 @@ class MatrixRuns:
     @cached_property
     def untried(self) -> int:
         """The entries that were not run: of cells without a result, or points of cells that were run."""
-        shown = {self._number(place) for place in self.runs}
+        shown = {self.number(place) for place in self.runs}
         return sum(
             1 << place
             for place, entry in enumerate(self.entries)
-            if not (entry.ends or entry.refused) and (not entry.result or self._number(place) in shown)
+            if not (entry.ends or entry.refused) and (not entry.result or self.number(place) in shown)
         )
 
     @cached_property
@@ -84,7 +85,8 @@ class MatrixRuns:
         for one in (*([judged(self.space, whole, self.untried)] if whole else ()), *self.conditions):
             yield summary(self.space, self.runs, one, self.trials.get(one.found.key, Trials()))
 
-    def _number(self, place: int) -> int:
+    def number(self, place: int) -> int:
+        """Return the number of the cell of an entry."""
         number = self.entries[place].number
         return place if number is None else number
 
@@ -105,7 +107,24 @@ def matrices_of(
             key: _trials([one for one in made if one.key == key], [one for one in mine if one.key == key])
             for key in keys
         }
-        yield MatrixRuns(matrix, tuple(allowed), _ran_cells(allowed, points), tried)
+        derived = _derived(allowed)
+        numbered = [replace(one, number=len(allowed) + place) for place, one in enumerate(derived.values())]
+        entries = (*_ran_cells(allowed, points), *numbered)
+        yield MatrixRuns(matrix, (*allowed, *derived), entries, tried)
+
+
+def _derived(allowed: Mapping[str, Sequence[CellRecord]]) -> Mapping[str, RanCell]:
+    """Return the cells that the matrix does not have and that were run for a condition, by a name."""
+    found: dict[str, RanCell] = {}
+    for name, several in allowed.items():
+        for cell in several:
+            for one in cell.controls:
+                if one.attempt and one.values.keys() & cell.axes.keys():
+                    other = f"{name} {' '.join(one.values.values())}"
+                    known = found.get(other) or RanCell({**cell.axes, **one.values})
+                    end = _of_attempt(one.attempt)
+                    found[other] = replace(known, ends=[*known.ends, *([end] if end else [])], refused=end is None)
+    return found
 
 
 def _trials(controls: Sequence[Controlled], trials: Sequence[Tried | Shrunk]) -> Trials:
@@ -155,10 +174,15 @@ def _ran_cells(allowed: Mapping[str, Sequence[CellRecord]], points: Points) -> S
 
 def _ran(several: Sequence[CellRecord], points: Points) -> RanCell:
     ran = [cell for cell in several if cell.outcome.kind is not Kind.SKIPPED]
-    facts = next((cell.outcome.facts for cell in ran if cell.outcome.facts), {})
+    facts = _with_vendor(next((cell.outcome.facts for cell in ran if cell.outcome.facts), {}))
     asked = next((points(cell) if cell.outcome.kind.failed else _measured(cell.outcome) for cell in ran), ())
     ends = [end for cell in ran for end in _ends(cell.outcome, asked)]
-    again = [(one.values, _of_attempt(one.attempt)) for cell in several for one in cell.controls if one.attempt]
+    again = [
+        (one.values, _of_attempt(one.attempt))
+        for cell in several
+        for one in cell.controls
+        if one.attempt and not one.values.keys() & cell.axes.keys()
+    ]
     whole = [end for values, end in again if not values]
     return RanCell(
         several[0].axes,
@@ -169,6 +193,12 @@ def _ran(several: Sequence[CellRecord], points: Points) -> RanCell:
         result=bool(ran),
         refused=None in whole,
     )
+
+
+def _with_vendor(facts: Mapping[str, str]) -> Mapping[str, str]:
+    """Return facts with the vendor of the MPI, by the versions that they have."""
+    vendor = next((vendor for name, vendor in _VENDORS if name in facts), None)
+    return {**facts, "mpi": vendor} if vendor else facts
 
 
 def _of_attempt(attempt: Attempt) -> RunEnd | None:
