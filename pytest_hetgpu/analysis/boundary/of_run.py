@@ -4,11 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 from pytest_hetgpu.analysis.boundary.condition import Boundary, RunEnd, Runs, against_passes, conditions, judged
 from pytest_hetgpu.analysis.boundary.points import by_point, point_values, points_before_end, stopped_between_points
-from pytest_hetgpu.analysis.boundary.runs import RanCell, end_of, ends_of, runs_of, space_of
+from pytest_hetgpu.analysis.boundary.runs import (
+    HOST,
+    NO,
+    TIME,
+    YES,
+    RanCell,
+    end_of,
+    ends_of,
+    runs_of,
+    space_of,
+    with_circumstances,
+)
 from pytest_hetgpu.analysis.boundary.space import Space
 from pytest_hetgpu.analysis.boundary.summary import Summary, Trials, summary
 from pytest_hetgpu.analysis.boundary.trials import cure_text, smallest_text
@@ -24,6 +35,9 @@ from pytest_hetgpu.store.packed_cells import unpack
 
 Points = Callable[[CellRecord], Sequence[MessagePoint]]
 """Returns the points that the job of a cell measures, in its order."""
+Hosts = Callable[[CellRecord], Sequence[str]]
+"""Returns the hosts that a cell was run on."""
+_MOST_JOBS, _MOST_HOSTS = 2000, 64
 _VENDORS = (("openmpi", "Open MPI"), ("mpich", "MPICH"), ("intelmpi", "Intel MPI"), ("mvapich", "MVAPICH"))
 MOST_CELLS = 100_000
 """The largest number of cells, with those that a sample left out, among which a condition is searched."""
@@ -42,6 +56,19 @@ def measured_points(folder: RunFolder) -> Points:
     return read
 
 
+def hosts_of(folder: RunFolder) -> Hosts:
+    """Return a function that reads the hosts of a cell's job in a run's folder; none for processes of this machine."""
+
+    def read(cell: CellRecord) -> Sequence[str]:
+        try:
+            job = read_job(folder.job(cell.label))
+        except (OSError, RecordError):
+            return ()
+        return tuple(dict.fromkeys(node.host for node in job.nodes)) if job.is_multi_host else ()
+
+    return read
+
+
 @dataclass(frozen=True)
 class MatrixRuns:
     """The allowed cells of a matrix, by number: `ids`; and `entries`, which are cells or their points.
@@ -53,6 +80,8 @@ class MatrixRuns:
     ids: tuple[str, ...]
     entries: Sequence[RanCell]
     trials: Mapping[str, Trials] = field(default_factory=dict)
+    #: returns the circumstances of each entry, which are read from its job
+    circumstances: Callable[[], Sequence[Mapping[str, str]]] = tuple
 
     @cached_property
     def space(self) -> Space:
@@ -76,14 +105,29 @@ class MatrixRuns:
 
     @cached_property
     def conditions(self) -> tuple[Boundary, ...]:
-        """The condition of each key."""
-        return conditions(self.space, self.runs, self.untried)
+        """The condition of each key.
+
+        If the values do not explain a failure with one term, time and hosts may.
+        """
+        found = conditions(self.space, self.runs, self.untried)
+        if all(map(_is_plain, found)):
+            return found
+        wider = conditions(self.wider, self.runs, self.untried)
+        return tuple(
+            other if not _is_plain(one) and _is_plain(other) else one for one, other in zip(found, wider, strict=True)
+        )
+
+    @cached_property
+    def wider(self) -> Space:
+        """The space with the circumstances of the runs."""
+        return with_circumstances(self.space, self.circumstances() or ({},) * len(self.entries))
 
     def summaries(self) -> Iterator[Summary]:
         """Yield the condition of any failure if there are several keys, then of each key."""
         whole = against_passes(self.space, self.runs) if len(self.conditions) > 1 else None
         for one in (*([judged(self.space, whole, self.untried)] if whole else ()), *self.conditions):
-            yield summary(self.space, self.runs, one, self.trials.get(one.found.key, Trials()))
+            known = all(each.literal.axis in self.space.masks for term in one.found.terms for each in term.literals)
+            yield summary(self.space if known else self.wider, self.runs, one, self.trials.get(one.found.key, Trials()))
 
     def number(self, place: int) -> int:
         """Return the number of the cell of an entry."""
@@ -91,8 +135,17 @@ class MatrixRuns:
         return place if number is None else number
 
 
+def _is_plain(one: Boundary) -> bool:
+    """Return whether one term holds for all failing cells and for no passing one."""
+    seen = one.found.seen
+    return len(one.found.terms) == 1 and not (seen.failing & ~one.found.mask or seen.passing & one.found.mask)
+
+
 def matrices_of(
-    cells: Sequence[CellRecord], points: Points = lambda _: (), trials: Sequence[Tried | Shrunk] = ()
+    cells: Sequence[CellRecord],
+    points: Points = lambda _: (),
+    trials: Sequence[Tried | Shrunk] = (),
+    hosts: Hosts = lambda _: (),
 ) -> Iterator[MatrixRuns]:
     """Yield each matrix of a run.
 
@@ -110,7 +163,18 @@ def matrices_of(
         derived = _derived(allowed)
         numbered = [replace(one, number=len(allowed) + place) for place, one in enumerate(derived.values())]
         entries = (*_ran_cells(allowed, points), *numbered)
-        yield MatrixRuns(matrix, (*allowed, *derived), entries, tried)
+        placed = partial(_placed, entries, allowed, hosts)
+        yield MatrixRuns(matrix, (*allowed, *derived), entries, tried, placed)
+
+
+def _placed(
+    entries: Sequence[RanCell], allowed: Mapping[str, Sequence[CellRecord]], hosts: Hosts
+) -> Sequence[Mapping[str, str]]:
+    """Return the circumstances of each entry: those of the last run of its cell."""
+    known = _circumstances([several[-1] for several in allowed.values()], hosts)
+    ids = list(allowed)
+    numbers = (place if entry.number is None else entry.number for place, entry in enumerate(entries))
+    return [known.get(ids[number], {}) if number < len(ids) else {} for number in numbers]
 
 
 def _derived(allowed: Mapping[str, Sequence[CellRecord]]) -> Mapping[str, RanCell]:
@@ -170,6 +234,20 @@ def _ran_cells(allowed: Mapping[str, Sequence[CellRecord]], points: Points) -> S
         return cells
     # Only now the points of the other failed cells are worth reading.
     return by_point([_ran(several, points) for several in allowed.values()])
+
+
+def _circumstances(cells: Sequence[CellRecord], hosts: Hosts) -> Mapping[str, Mapping[str, str]]:
+    """Return the start and the hosts of each cell that was run, by its id; of each host whether a cell was on it."""
+    ran = [cell for cell in cells if cell.started is not None]
+    places = {cell.scenario: frozenset(hosts(cell)) for cell in ran[:_MOST_JOBS]}
+    names = sorted(frozenset().union(*places.values())) if places else []
+    return {
+        cell.scenario: {
+            TIME: repr(cell.started),
+            **{f"{HOST}{name}": YES if name in places.get(cell.scenario, ()) else NO for name in names[:_MOST_HOSTS]},
+        }
+        for cell in ran
+    }
 
 
 def _ran(several: Sequence[CellRecord], points: Points) -> RanCell:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 
 from pytest_hetgpu.analysis.boundary.condition import Ran, RunEnd, Runs
@@ -52,6 +52,18 @@ def space_of(cells: Sequence[RanCell]) -> Space:
 
 
 _Rule = tuple[tuple[str, ...], Mapping[tuple[str | None, ...], str]]
+
+
+TIME, HOST, YES, NO = "time", "host ", "yes", "no"
+"""Names of circumstances: the start in seconds since 1970; and for each host whether the cell was run on it."""
+
+
+def with_circumstances(plain: Space, circumstances: Sequence[Mapping[str, str]]) -> Space:
+    """Return a space with the time and the hosts of the runs of its cells, which do not follow from their values."""
+    whole = tuple({**known, **more} for known, more in zip(plain.cells, circumstances, strict=True))
+    times = sorted({cell[TIME] for cell in whole if TIME in cell}, key=float)
+    ordered = {**plain.ordered, **({TIME: tuple(times)} if len(times) > 1 else {})}
+    return replace(plain, cells=whole, ordered=ordered, thresholds=frozenset((TIME,)))
 
 
 def _follows(name: str, cells: Sequence[RanCell], axes: Sequence[str]) -> _Rule | None:

@@ -53,6 +53,8 @@ class Space:
     axes: tuple[str, ...]
     ordered: Mapping[str, Sequence[str]] = field(default_factory=dict)
     numbers: Sequence[int] = ()
+    #: names of which only a threshold makes sense
+    thresholds: frozenset[str] = frozenset()
 
     @cached_property
     def everything(self) -> int:
@@ -122,6 +124,8 @@ class Space:
         masks = self.masks[name]
         values = list(masks)
         at = values.index(value)
+        if name in self.thresholds and relation not in (Relation.AT_LEAST, Relation.AT_MOST):
+            return
         if relation is Relation.EQUAL:
             yield (value,)
         elif relation is Relation.ONE_OF:

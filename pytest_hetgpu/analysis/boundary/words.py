@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from pytest_hetgpu.analysis.boundary.condition import State
+from pytest_hetgpu.analysis.boundary.runs import HOST, TIME, YES
 from pytest_hetgpu.analysis.boundary.space import Candidate, Literal, Relation
 from pytest_hetgpu.analysis.boundary.summary import Summary
+from pytest_hetgpu.store.cells import format_utc
 
 MOST_VALUES = 6
 
@@ -44,6 +46,12 @@ def conjunction(literals: Iterable[str]) -> str:
 
 def literal_text(one: Literal) -> str:
     """Return a literal as a matrix writes it: `size >= 16K`, `transport=a or b`, `transport=all but ob1`."""
+    if one.axis == TIME:
+        when = format_utc(float(one.values[0]))
+        return f"from {when} on" if one.relation is Relation.AT_LEAST else f"until {when}"
+    if one.axis.startswith(HOST):
+        there = (one.values[0] == YES) is not (one.relation is Relation.NOT)
+        return f"{'on' if there else 'not on'} {one.axis.removeprefix(HOST)}"
     if one.relation is Relation.NOT:
         return f"{one.axis}=all but {one.values[0]}"
     if one.relation is Relation.ONE_OF:
