@@ -49,7 +49,7 @@ def _of_literal(space: Space, seen: Observations, term: Term, one: Candidate) ->
     masks = space.masks[one.literal.axis]
     for value in _values_outside(one.literal, masks):
         near = outside & masks[value]
-        if not near & seen.passing and near & ~seen.failing:
+        if not near & seen.sure and near & ~seen.failing:
             yield Gap(near & ~seen.failing, one.literal)
     if one.literal.relation in (Relation.AT_LEAST, Relation.AT_MOST):
         for value in _ends_inside(one.literal, masks):

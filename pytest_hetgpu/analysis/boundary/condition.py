@@ -81,7 +81,8 @@ class Found:
 class Boundary:
     """The condition of a failure, and how well it is known.
 
-    `rivals` are other conditions that the runs leave possible, and `separating` is the cell that parts them.
+    `rivals` are other conditions that the runs leave possible, and `separating` is the cell that parts them: one that
+    was not run, or that passed and may be flaky.
     """
 
     found: Found
@@ -171,7 +172,10 @@ def judged(space: Space, found: Found, untried: int | None = None) -> Boundary:
     elif cell is None and rivals:
         state = State.SAME
     elif (
-        rivals or any(gaps(space, seen, term) for term in found.terms) or max(seen.fails.values(), default=0) < REPEATS
+        rivals
+        or cell is not None
+        or any(gaps(space, seen, term) for term in found.terms)
+        or max(seen.fails.values(), default=0) < REPEATS
     ):
         state = State.OPEN
     else:

@@ -44,20 +44,20 @@ def next_control(matrices: Sequence[MatrixRuns], done: Mapping[str, int]) -> Con
     """Return the next further run; None if none shows more. Keys with the fewest runs `done` come first."""
     wanted = [(done.get(one.found.key, 0), matrix, one) for matrix in matrices for one in matrix.conditions]
     for _, matrix, one in sorted(wanted, key=lambda each: each[0]):
-        if one.state is State.OPEN and (found := next(_controls(matrix, one), None)):
+        if one.state in (State.OPEN, State.FLAKY) and (found := next(_controls(matrix, one), None)):
             return found
     return None
 
 
 def _controls(matrix: MatrixRuns, one: Boundary) -> Iterator[Control]:
-    found = one.found
-    if one.separating is not None:
-        yield _control(matrix, one, one.separating, _why(one))
-        return
-    fails = found.seen.fails
-    inside = [place for place in places(found.mask) if fails.get(place) and not matrix.entries[place].refused]
-    if inside and not one.rivals and max(fails.values()) < REPEATS:
-        yield _control(matrix, one, max(inside, key=lambda place: fails[place]), "repeats the failure")
+    """Yield the next run for a condition: first the failure is repeated, as one that is flaky needs other runs."""
+    seen = one.found.seen
+    inside = [place for place in places(one.found.mask & seen.failing) if not matrix.entries[place].refused]
+    if inside and not seen.flaky and max(seen.fails.values()) < REPEATS:
+        yield _control(matrix, one, max(inside, key=lambda place: seen.fails[place]), "repeats the failure")
+    elif one.separating is not None and not matrix.entries[one.separating].refused:
+        again = bool(seen.passing >> one.separating & 1)
+        yield _control(matrix, one, one.separating, "may be flaky" if again else _why(one))
 
 
 def _control(matrix: MatrixRuns, one: Boundary, place: int, reason: str) -> Control:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from pytest_hetgpu.analysis.boundary.certificate import gaps, neighbours
 from pytest_hetgpu.analysis.boundary.observations import Observations
@@ -13,10 +14,16 @@ from pytest_hetgpu.analysis.boundary.space import Space, places
 _MOST_WEIGHED = 40
 _SURE = 0.9
 _MISTAKEN = 0.02
+_FEWEST = 3
+_AGAIN = 3
 
 
 def next_cell(space: Space, seen: Observations, terms: Sequence[Term], may_run: int) -> int | None:
-    """Return the cell of the set `may_run` with most information about the terms; None if no cell has any."""
+    """Return the cell of the set `may_run` with most information about the terms; None if no cell has any.
+
+    If a cell was seen both ways, those that passed a few times may be run again.
+    """
+    may_run |= seen.passing & ~seen.sure
     left = seen
     for term in terms:
         seed = next(places(left.failing & term.mask), None)
@@ -29,12 +36,29 @@ def next_cell(space: Space, seen: Observations, terms: Sequence[Term], may_run: 
 def _for_seed(space: Space, seen: Observations, seed: int, may_run: int) -> int | None:
     rivals = weighed(hypotheses(space, seen, seed))
     best, weight = rivals[0]
+    if not seen.flaky and (doubtful := _doubtful(space, seen, seed, best)):
+        return next(places(doubtful))
     if weight < _SURE and (groups := _parted(rivals, may_run)):
         return _nearest(space, seen, max(groups)[1])
     wanted = [gap.cells & may_run for gap in gaps(space, seen, best) if gap.cells & may_run]
     if wanted:
         return _nearest(space, seen, min(wanted, key=int.bit_count))
     return None
+
+
+def _doubtful(space: Space, seen: Observations, seed: int, best: Term) -> int:
+    """Return cells that passed, and would fail under a shorter condition that fails now and then.
+
+    They are run again before the longer condition is believed.
+    """
+    if len(best.literals) < 2 and not seen.failing & ~best.mask:
+        return 0
+    other = hypotheses(space, replace(seen, assumed_flaky=True), seed)[0]
+    inside = other.mask & seen.passing
+    fails = (other.mask & seen.failing).bit_count()
+    if not inside or fails < _FEWEST or fails < inside.bit_count() or seen.failing & ~other.mask:
+        return 0
+    return sum(1 << cell for cell in places(inside) if seen.passes[cell] < _AGAIN)
 
 
 def weighed(found: Sequence[Term]) -> list[tuple[Term, float]]:

@@ -12,6 +12,7 @@ from functools import cached_property
 _CONTRADICTED = 40.0
 # Beta prior of the rate at which cells of a flaky condition fail.
 _ALPHA, _BETA = 2.0, 1.0
+_MISTAKEN = 0.02
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,8 @@ class Observations:
 
     fails: Mapping[int, int] = field(default_factory=dict)
     passes: Mapping[int, int] = field(default_factory=dict)
+    #: whether cells count as if one had been seen both ways
+    assumed_flaky: bool = False
 
     @cached_property
     def failing(self) -> int:
@@ -34,7 +37,22 @@ class Observations:
     @cached_property
     def flaky(self) -> bool:
         """Whether a cell was seen both ways."""
-        return any(self.fails.get(cell, 0) and count for cell, count in self.passes.items())
+        return self.assumed_flaky or any(self.fails.get(cell, 0) and count for cell, count in self.passes.items())
+
+    @cached_property
+    def rate(self) -> float:
+        """The share of failed runs of the cells that failed at least once."""
+        fails = sum(self.fails.values())
+        passes = sum(self.passes.get(cell, 0) for cell, count in self.fails.items() if count)
+        return fails / (fails + passes) if fails else 1.0
+
+    @cached_property
+    def sure(self) -> int:
+        """The cells that passed so often that they would have failed: once, unless a cell was seen both ways."""
+        if not self.flaky:
+            return self.passing
+        enough = math.ceil(math.log(_MISTAKEN) / math.log(1 - min(self.rate, 0.98)))
+        return sum(1 << cell for cell, count in self.passes.items() if count >= enough) & ~self.failing
 
     @cached_property
     def _groups(self) -> tuple[tuple[int, int, int], ...]:

@@ -51,7 +51,9 @@ class Summary:
     further: int
     #: other conditions that the runs leave possible
     rivals: tuple[tuple[Literal, ...], ...]
-    #: the values of a cell that was not run, and whose run says most about the condition
+    #: the numbers of failed and of all runs of the matching cells
+    rate: tuple[int, int]
+    #: the values of a cell that was not run, and whose run shows most about the condition
     untried: Mapping[str, str]
     #: the matching cells, by number
     cells: frozenset[int]
@@ -86,6 +88,7 @@ def summary(space: Space, runs: Runs, condition: Boundary, trials: Trials = Tria
         len(beyond),
         len(beyond & space.numbers_of(failing)),
     )
+    failed, passed = found.seen.runs(found.mask)
     literals = {one.literal: one for term in found.terms for one in term.literals}
     return Summary(
         found.key,
@@ -99,15 +102,16 @@ def summary(space: Space, runs: Runs, condition: Boundary, trials: Trials = Tria
         trials.smallest,
         trials.further,
         tuple(tuple(one.literal for one in rival.literals) for rival in condition.rivals),
-        _values(space, condition.separating),
+        (failed, failed + passed),
+        _values(space, condition.separating, found.seen.passing),
         matching,
         {literal: rest for literal in literals if (rest := _left_out(space, literal))},
     )
 
 
-def _values(space: Space, cell: int | None) -> Mapping[str, str]:
-    """Return the values of a cell on the axes."""
-    if cell is None:
+def _values(space: Space, cell: int | None, passing: int) -> Mapping[str, str]:
+    """Return the values of a cell on the axes, unless it has passed."""
+    if cell is None or passing >> cell & 1:
         return {}
     return {name: value for name, value in space.cells[cell].items() if name in space.axes}
 

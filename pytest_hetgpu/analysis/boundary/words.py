@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 
 from pytest_hetgpu.analysis.boundary.condition import State
@@ -36,7 +37,18 @@ def where(found: Summary) -> str:
 def state_text(found: Summary) -> str:
     """Return the state of a condition: `established by 7 further runs`."""
     more = f" by {found.further} further run{'s' * (found.further > 1)}" if found.further else ""
-    return f"{found.state}{more if found.state == State.ESTABLISHED.value else more.replace(' by', ' after')}"
+    if found.state == State.ESTABLISHED.value:
+        return f"{found.state}{more}"
+    rate = f" ({_rate(*found.rate)})" if found.state == State.FLAKY.value else ""
+    return f"{found.state}{rate}{more.replace(' by', ' after')}"
+
+
+def _rate(failed: int, runs: int) -> str:
+    """Return how often cells fail, with the Wilson interval of 95 %: `8 of 10 runs fail, 49 to 94 %`."""
+    share, square = failed / runs, 1.96**2
+    middle = (share + square / (2 * runs)) / (1 + square / runs)
+    reach = 1.96 / (1 + square / runs) * math.sqrt(share * (1 - share) / runs + square / (4 * runs * runs))
+    return f"{failed} of {runs} runs fail, {100 * (middle - reach):.0f} to {100 * (middle + reach):.0f} %"
 
 
 def conjunction(literals: Iterable[str]) -> str:

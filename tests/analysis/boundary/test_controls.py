@@ -7,6 +7,7 @@ from dataclasses import replace
 from pytest_hetgpu.analysis.boundary.condition import State
 from pytest_hetgpu.analysis.boundary.controls import Control, next_control
 from pytest_hetgpu.analysis.boundary.of_run import MatrixRuns, matrices_of
+from pytest_hetgpu.analysis.boundary.words import state_text
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.outcome import Attempt, Outcome
 from pytest_hetgpu.model.records import Measurement, MessagePoint
@@ -54,12 +55,12 @@ def loop(cells: list[CellRecord], fails: str, most: int = 20) -> tuple[list[Cont
             cells[at] = replace(cells[at], outcome=CRASHED if bad else PASSED)
 
 
-def test_they_separate_rivals_and_then_repeat_the_failure() -> None:
+def test_they_repeat_the_failure_and_then_separate_rivals() -> None:
     made, matrix = loop(list(CELLS), "guarded")
     (one,) = matrix.summaries()
     assert (one.state, [literal.values for term in one.terms for literal in term]) == ("established", [("guarded",)])
-    assert made[0].reason.startswith("separates ")
-    assert [control.reason for control in made[-2:]] == ["repeats the failure"] * 2
+    assert [control.reason for control in made[:2]] == ["repeats the failure"] * 2
+    assert made[2].reason.startswith("separates ")
     assert len(made) <= 6
 
 
@@ -103,3 +104,15 @@ def test_single_sizes_of_a_sweep() -> None:
     assert one.state == "established"
     assert "8K" in [control.point["size"] for control in made if control.point]
     assert any(literal.axis == "size" and literal.values == ("4K",) for term in one.terms for literal in term)
+
+
+def test_a_flaky_failure_has_a_rate() -> None:
+    cells = [
+        *(cell(transport, "guarded", CRASHED) for transport in ("tcp", "shm", "rc")),
+        *(cell(transport, "send", PASSED) for transport in ("tcp", "shm", "rc")),
+    ]
+    passed = Attempt(Kind.PASSED, "", "", "log", 1.0)
+    cells[0] = replace(cells[0], controls=(Controlled("m", cells[0].scenario, "l", 1, KEY, "r", attempt=passed),))
+    (matrix,) = matrices_of(cells)
+    (one,) = matrix.summaries()
+    assert state_text(one) == "flaky (3 of 4 runs fail, 30 to 95 %) after 1 further run"
