@@ -46,12 +46,21 @@ def best_terms(space: Space, seen: Observations, deepest: int = DEEPEST) -> tupl
     terms: list[Term] = []
     left = seen
     while left.failing and len(terms) < MOST_TERMS:
-        found = max(
-            (hypotheses(space, left, seed, deepest)[0] for seed in _seeds(left.failing)), key=lambda term: term.score
-        )
+        found = _best(space, left, deepest)
+        if left.passing & found.mask and not left.flaky:
+            # Some passes contradict every condition of this length.
+            found = max(found, _best(space, left, deepest + 1), key=_score)
         terms.append(found)
         left = without(left, found.mask)
     return tuple(terms)
+
+
+def _best(space: Space, seen: Observations, deepest: int) -> Term:
+    return max((hypotheses(space, seen, seed, deepest)[0] for seed in _seeds(seen.failing)), key=_score)
+
+
+def _score(term: Term) -> float:
+    return term.score
 
 
 def without(seen: Observations, mask: int) -> Observations:

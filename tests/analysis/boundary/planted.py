@@ -8,9 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pytest_hetgpu.analysis.boundary.certificate import gaps
-from pytest_hetgpu.analysis.boundary.condition import REPEATS
+from pytest_hetgpu.analysis.boundary.condition import REPEATS, Boundary, Ran, RunEnd
+from pytest_hetgpu.analysis.boundary.controls import next_control
 from pytest_hetgpu.analysis.boundary.next_cell import next_cell
 from pytest_hetgpu.analysis.boundary.observations import Observations
+from pytest_hetgpu.analysis.boundary.of_run import MatrixRuns
+from pytest_hetgpu.analysis.boundary.runs import RanCell
 from pytest_hetgpu.analysis.boundary.search import best_terms
 from pytest_hetgpu.analysis.boundary.space import Space, places
 
@@ -142,4 +145,33 @@ def condition(cells: Space, chance: random.Random, kinds: Sequence[str]) -> Call
     return lambda cell: all(part(cell) for part in parts)
 
 
-__all__ = ["Run", "condition", "found", "literal", "mask_of", "pairwise", "places", "space"]
+
+
+def controlled(
+    cells: Space, outcome: Callable[[int], str], sample: Sequence[int], most: int = 40
+) -> tuple[tuple[Boundary, ...], int]:
+    """Run a sample and then controls, as a run does; return the conditions and the number of controls.
+
+    `outcome` is the key of a failure, or nothing.
+    """
+    ends: dict[int, list[RunEnd]] = {}
+
+    def run(cell: int) -> None:
+        key = outcome(cell)
+        ends.setdefault(cell, []).append(RunEnd(Ran.FAILED, key) if key else RunEnd(Ran.PASSED))
+
+    for cell in sample:
+        run(cell)
+    ids = tuple(str(cell) for cell in range(len(cells.cells)))
+    done: dict[str, int] = {}
+    while True:
+        entries = [
+            RanCell({name: values[name] for name in cells.axes}, {}, ends.get(cell, ()), result=cell in ends)
+            for cell, values in enumerate(cells.cells)
+        ]
+        matrix = MatrixRuns("m", ids, entries)
+        control = next_control((matrix,), done)
+        if control is None or sum(done.values()) >= most:
+            return matrix.conditions, sum(done.values())
+        done[control.key] = done.get(control.key, 0) + 1
+        run(int(control.scenario))
