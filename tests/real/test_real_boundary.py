@@ -81,7 +81,7 @@ hardware: {cpu: {}}
 axes:
   placement: {two: [cpu, cpu]}
   transport: {ob1: {family: ob1, mca: {btl_tcp_if_exclude: "127.0.0.1/8,sppp"}, btl: [tcp, self]}}
-  workload: {allreduce: {sizes: 8, timeout: 8}}
+  workload: {allreduce: {sizes: 8, timeout: 5}}
   stack: [openmpi-5]
 """
 

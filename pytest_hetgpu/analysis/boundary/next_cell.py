@@ -49,7 +49,7 @@ def _for_seed(space: Space, seen: Observations, seed: int, may_run: int) -> int 
 def _doubtful(space: Space, seen: Observations, seed: int, best: Term) -> int:
     """Return cells that passed, and would fail under a shorter condition that fails now and then.
 
-    They are run again before the longer condition is believed.
+    They are run again before the longer condition counts as found.
     """
     if len(best.literals) < 2 and not seen.failing & ~best.mask:
         return 0

@@ -15,7 +15,7 @@ from pytest_hetgpu.analysis.boundary.observations import Observations
 from pytest_hetgpu.analysis.boundary.of_run import MatrixRuns
 from pytest_hetgpu.analysis.boundary.runs import RanCell
 from pytest_hetgpu.analysis.boundary.search import best_terms
-from pytest_hetgpu.analysis.boundary.space import Space, places
+from pytest_hetgpu.analysis.boundary.space import Space
 
 Cell = Mapping[str, str]
 SIZES = tuple(f"{8 << step}" for step in range(8))
@@ -143,8 +143,6 @@ def condition(cells: Space, chance: random.Random, kinds: Sequence[str]) -> Call
         for kind, name in zip(kinds, chosen, strict=True)
     ]
     return lambda cell: all(part(cell) for part in parts)
-
-
 
 
 def controlled(
