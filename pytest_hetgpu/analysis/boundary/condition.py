@@ -81,8 +81,8 @@ class Found:
 class Boundary:
     """The condition of a failure, and how well it is known.
 
-    `rivals` are other conditions that the runs leave possible, and `separating` is the cell that parts them. That cell was
-    not run, or it passed and may be flaky.
+    `rivals` are other conditions that the runs leave possible, and `separating` is the cell that parts them. That cell
+    was not run, or it passed and may be flaky.
     """
 
     found: Found
