@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
+
+from tests.xdist_here import has_xdist
 
 MODES = {"plain": ("-p", "no:xdist"), "n0": ("-n0",), "n2": ("-n2",)}
 
@@ -28,7 +29,7 @@ axes:
 def mode(request: pytest.FixtureRequest) -> tuple[str, ...]:
     """pytest without xdist, with it and no workers, with two workers."""
     if request.param != "plain":
-        found = importlib.util.find_spec("xdist.plugin")
+        found = has_xdist()
         if not found and "xdist" in os.environ.get("HETGPU_REQUIRE", ""):
             pytest.fail("pytest-xdist is not installed")
         if not found:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import os
 import signal
 from collections.abc import Callable
@@ -13,6 +12,7 @@ import pytest
 
 from tests.faults.conftest import Fault
 from tests.faults.harness import AT_NIGHT, Session, local, meetings
+from tests.xdist_here import has_xdist
 
 pytestmark = [pytest.mark.real, pytest.mark.beside]
 
@@ -23,14 +23,14 @@ Workers = tuple[str, ...]
 @pytest.fixture(params=[pytest.param(ALONE, id="alone", marks=AT_NIGHT), pytest.param(TWO, id="workers")])
 def workers(request: pytest.FixtureRequest, lacking: Callable[[str, str], None]) -> Workers:
     """Without pytest-xdist, and with two workers."""
-    if request.param and importlib.util.find_spec("xdist.plugin") is None:
+    if request.param and not has_xdist():
         lacking("xdist", "pytest-xdist is not installed")
     return tuple(request.param)
 
 
 @pytest.fixture
 def two_workers(lacking: Callable[[str, str], None]) -> Workers:
-    if importlib.util.find_spec("xdist.plugin") is None:
+    if not has_xdist():
         lacking("xdist", "pytest-xdist is not installed")
     return TWO
 

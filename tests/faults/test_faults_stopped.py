@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import signal
 from collections.abc import Callable
@@ -12,6 +11,7 @@ import pytest
 
 from tests.faults.conftest import Fault
 from tests.faults.harness import MEETING, command, local, meetings
+from tests.xdist_here import has_xdist
 
 pytestmark = [pytest.mark.real, pytest.mark.beside]
 
@@ -36,7 +36,7 @@ def test_mpirun_is_stopped(fault: Fault) -> None:
 @pytest.mark.parametrize("renamed", [False, True], ids=["", "renamed"])
 def test_a_worker_is_stopped_at_ctrl_c(fault: Fault, lacking: Callable[[str, str], None], renamed: bool) -> None:
     """SIGSTOP of one of two workers, and Ctrl-C."""
-    if importlib.util.find_spec("xdist.plugin") is None:
+    if not has_xdist():
         lacking("xdist", "pytest-xdist is not installed")
     session = fault.at(local(meetings(4, 1))).start("-n", "2")
     session.reaches(spread=0.3)

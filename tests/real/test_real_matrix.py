@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 from junitparser import JUnitXml
 
 from pytest_hetgpu.store.cells import read_run
+from tests.xdist_here import has_xdist
 
 pytestmark = pytest.mark.real
 
@@ -63,7 +63,7 @@ def properties(path: Path) -> dict[str, dict[str, str]]:
 def test_smoke_matrix(
     run: Callable[..., dict[str, dict[str, str]]], arguments: tuple[str, ...], lacking: Callable[[str, str], None]
 ) -> None:
-    if arguments == ("-n2",) and not importlib.util.find_spec("xdist.plugin"):
+    if arguments == ("-n2",) and not has_xdist():
         lacking("xdist", "pytest-xdist is not installed")
     cells = run(ROOT / "matrices" / "smoke.yaml", *arguments)
     assert {name: cell["verdict"] for name, cell in cells.items()} == {

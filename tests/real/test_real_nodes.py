@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import re
 import signal
 import subprocess
@@ -14,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.real.nodes_here import AXES, BUILD, HEAD, HOSTS, ROOT, docker, environment, left, properties
+from tests.xdist_here import has_xdist
 
 pytestmark = [pytest.mark.real, pytest.mark.beside]
 
@@ -67,7 +67,7 @@ def test_a_node_without_ranks_starts_the_job(nodes: Nodes, pytester: pytest.Pyte
 def test_workers_have_nodes_of_their_own(
     nodes: Nodes, pytester: pytest.Pytester, lacking: Callable[[str, str], None]
 ) -> None:
-    if importlib.util.find_spec("xdist.plugin") is None:
+    if not has_xdist():
         lacking("xdist", "pytest-xdist is not installed")
     result = nodes(AXES.replace("{ob1: {}}", "{ob1: {}, ofi: {}}"), "-n2")
     assert result.ret == 0

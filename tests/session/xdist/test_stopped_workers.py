@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import shutil
 import signal
 import subprocess
@@ -15,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from pytest_hetgpu.session.xdist import stopped_workers
+from tests.xdist_here import has_xdist
 
 HOLDING = "import sys; file = open(sys.argv[1], 'a'); print('open', flush=True); sys.stdin.read()"
 Worker = Callable[[str], "subprocess.Popen[str]"]
@@ -90,7 +90,7 @@ def test_each_is_named_once_and_continued_each_time(worker: Worker, monkeypatch:
 
 
 def test_the_time_that_is_named_is_that_of_xdist(lacking: Callable[[str, str], None]) -> None:
-    if importlib.util.find_spec("xdist.plugin") is None:
+    if not has_xdist():
         lacking("xdist", "pytest-xdist is not installed")
     from xdist.workermanage import NodeManager
 
