@@ -52,6 +52,7 @@ def test_a_threshold_is_found_in_few_runs(run_pytest: Run, latest: Latest, mode:
     summary = (latest() / "summary.md").read_text().replace("\\", "")
     assert "## Where it changes" in summary
     assert line in summary
+    assert "ok to 256, " in (latest() / "index.html").read_text()
 
 
 def test_without_a_change_only_the_ends_are_run(run_pytest: Run, latest: Latest) -> None:

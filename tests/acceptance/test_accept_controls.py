@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from pytest_hetgpu.cli.main import main
+
 pytestmark = pytest.mark.usefixtures("stacks")
 
 Run = Callable[..., pytest.RunResult]
@@ -99,6 +101,23 @@ def test_a_resumed_run_goes_on_with_them(run_pytest: Run, latest: Latest) -> Non
     after = [(one["scenario"], one["reason"]) for one in controls(latest())]
     assert after[: len(before)] == before
     assert condition(latest())["state"] == "established"
+
+
+def test_reports_of_stored_runs_have_the_same_sentences(run_pytest: Run, latest: Latest) -> None:
+    run_pytest("--hetgpu-matrix", "demo.yaml", "--hetgpu-controls", "9", *FEW)
+    before = (latest() / "boundary.json").read_text()
+    assert main(["report", str(latest())]) == 0
+    assert (latest() / "boundary.json").read_text() == before
+
+
+def test_they_end_with_the_time_of_the_run(run_pytest: Run, latest: Latest) -> None:
+    run_pytest("--hetgpu-matrix", "demo.yaml", "--hetgpu-controls", "9", "--hetgpu-budget", "0.001", *FEW)
+    assert controls(latest()) == []
+
+
+def test_auto_is_a_number_of_its_own(run_pytest: Run, latest: Latest) -> None:
+    run_pytest("--hetgpu-matrix", "demo.yaml", "--hetgpu-controls", "auto", *FEW)
+    assert 1 <= len(controls(latest())) <= 10
 
 
 @pytest.mark.parametrize("value", ["-1", "many"])

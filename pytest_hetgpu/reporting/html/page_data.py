@@ -53,6 +53,7 @@ def page_data(
         "samples": [
             one_line(f"Sample of {one.matrix} ({one.strategy}): {one.text}.") for one in record.samples.values()
         ],
+        "bisected": [one_line(one.line, LONGEST_TEXT) for one in record.bisected],
         "unread": dict(record.unread),
         "private": one_line(cell_text.describe_private_logs(folder), LONGEST_TEXT),
         "cells": [_cell(cell, folder, rerun) for cell in record.cells],

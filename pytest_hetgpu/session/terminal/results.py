@@ -14,8 +14,9 @@ from pytest_hetgpu.reporting.table import table
 from pytest_hetgpu.session.terminal.lines import details, flaky, markup, not_run, notes, verdict, warnings
 from pytest_hetgpu.store.cells import CellRecord
 from pytest_hetgpu.store.properties import CellProperties, from_properties
+from pytest_hetgpu.store.redaction.redact import redact
 from pytest_hetgpu.store.run_summary import CellSummary
-from pytest_hetgpu.store.text import display_path
+from pytest_hetgpu.store.text import display_path, escape_controls
 
 if TYPE_CHECKING:
     from pytest_hetgpu.analysis.compare.sides import Side
@@ -121,7 +122,7 @@ class TerminalReporter:
         terminal = self.config.pluginmanager.get_plugin("terminalreporter")
         if terminal is not None and self.config.get_verbosity() >= 0:
             terminal.ensure_newline()
-            terminal.write_line(line)
+            terminal.write_line(escape_controls(redact(line)))
 
     def line(self, pairs: CellProperties) -> str:
         """Return `ok       two-ranks-ob1-tcp-allreduce   0.9 s  busbw 1.32 GB/s at 4M float32`."""

@@ -26,7 +26,8 @@ function drawGroups(place, matches) {
 }
 // A click on a condition leaves its cells in the matrix; a second click shows all.
 function drawConditions(place) {
-  if (!CONDITIONS.length) return;
+  const changes = FACTS.bisected || [];
+  if (!CONDITIONS.length && !changes.length) return;
   const chosen = asked().get("where");
   const rows = CONDITIONS.map((one, number) => {
     const [[, where], ...facts] = one.facts;
@@ -36,7 +37,9 @@ function drawConditions(place) {
       h("td", {}, h("a", { href: address({ where: chosen === name ? "" : name, cell: "" }), "aria-current": chosen === name ? "true" : null }, where),
         h("dl", {}, facts.flatMap(([fact, text]) => [h("dt", {}, fact), h("dd", {}, text)]))));
   });
-  place.replaceChildren(h("h2", {}, "Where it fails"), table(["signature", "where"], rows));
+  place.replaceChildren();
+  if (rows.length) place.append(h("h2", {}, "Where it fails"), table(["signature", "where"], rows));
+  if (changes.length) place.append(h("h2", {}, "Where it changes"), h("ul", {}, changes.map((line) => h("li", {}, line))));
 }
 function drawChanges(place) {
   if (!FACTS.baseline) return;
