@@ -9,7 +9,7 @@ from pytest_hetgpu.analysis.boundary.bisect import OK, bisected, changes_text, n
 from pytest_hetgpu.analysis.boundary.trials import key_of
 from pytest_hetgpu.errors import MatrixError, NotHere, ProvisionError
 from pytest_hetgpu.execution.failing_cells import FailingCell, OutOfTime, failing_cells
-from pytest_hetgpu.execution.further_run import further_run, run_cell
+from pytest_hetgpu.execution.further_run import further_run, last_number, run_cell
 from pytest_hetgpu.execution.runner import CellRunner
 from pytest_hetgpu.model.job import Scenario, Stack
 from pytest_hetgpu.model.outcome import Outcome
@@ -71,7 +71,7 @@ class StackBisection:
         self._run = runner.context
         self._tell = tell
         self._record = read_run(self._run.folder.path)
-        self._number = 0
+        self._number = last_number(self._run, _VERSION)
 
     def run(self) -> None:
         """Search for each failure of a cell on one stack of this machine that has other versions."""

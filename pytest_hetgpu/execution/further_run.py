@@ -44,6 +44,12 @@ def further_run(run: RunContext, scenario: Scenario, variant: Variant, name: str
     return FurtherRun(job, outcome, attempt_of(outcome, str(beside.log(job.label).relative_to(run.folder.path))))
 
 
+def last_number(run: RunContext, name: str) -> int:
+    """Return the highest number of the folders `NAME-N` beside the cells of a run, also of its earlier parts."""
+    numbers = (path.name.removeprefix(f"{name}-") for path in run.folder.path.glob(f"scenarios/*/{name}-*"))
+    return max((int(number) for number in numbers if number.isdecimal()), default=0)
+
+
 def run_cell(runner: CellRunner, scenario: Scenario) -> Outcome:
     """Run a cell that was not selected; it is recorded like any other."""
     try:

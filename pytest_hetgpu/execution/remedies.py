@@ -10,7 +10,7 @@ from pytest_hetgpu.analysis.boundary.trials import TrialResult, key_of, result_o
 from pytest_hetgpu.config.remedies.load import Remedy, Surroundings, remedies
 from pytest_hetgpu.errors import MatrixError, NotHere, ProvisionError
 from pytest_hetgpu.execution.failing_cells import FailingCell, failing_cells
-from pytest_hetgpu.execution.further_run import FurtherRun, further_run
+from pytest_hetgpu.execution.further_run import FurtherRun, further_run, last_number
 from pytest_hetgpu.execution.runner import CellRunner
 from pytest_hetgpu.model.interfaces import LOOPBACK, Network
 from pytest_hetgpu.model.job import Job
@@ -33,7 +33,7 @@ class Remedies:
         self._run = runner.context
         self._tell = tell
         self._record = read_run(self._run.folder.path)
-        self._number = sum(len(one.runs) for one in self._record.trials)
+        self._number = last_number(self._run, REMEDY)
         self._again: dict[tuple[str, str], bool] = {}
 
     def run(self) -> None:
@@ -95,21 +95,29 @@ class Remedies:
                 result, why = result_of(ran.outcome, cell.key), key_of(ran.outcome)
                 if result is not TrialResult.CURED:
                     break
-            if result is TrialResult.CURED and not self._still_fails(cell):
-                result, why = TrialResult.NO_EFFECT, "the cell passes without it, too"
+            if len(runs) > 1 and result is not TrialResult.CURED:
+                result, why = TrialResult.CHANGED, f"it passed {len(runs) - 1} of {len(runs)} times"
+            if result is TrialResult.CURED:
+                again = self._still_fails(cell)
+                if again is None:
+                    return None
+                result, why = (result, "") if again else (TrialResult.NO_EFFECT, "the cell passes without it, too")
         except (NotHere, ProvisionError, MatrixError) as error:
             return replace(event, result=TrialResult.IMPOSSIBLE.value, why=" ".join(str(error).split()))
-        if len(runs) > 1 and len(runs) < _TIMES:
-            result, why = TrialResult.CHANGED, f"it passed {len(runs) - 1} of {len(runs)} times"
-        told = why if result is TrialResult.CHANGED or (result is TrialResult.NO_EFFECT and why != cell.key) else ""
-        return replace(event, result=result.value, why=told, runs=tuple(runs))
+        told = result in (TrialResult.CHANGED, TrialResult.NO_EFFECT) and why != cell.key
+        return replace(event, result=result.value, why=why if told else "", runs=tuple(runs))
 
-    def _still_fails(self, cell: FailingCell) -> bool:
-        """Return whether a cell fails without a remedy after one has cured it; it is run once more for all remedies."""
+    def _still_fails(self, cell: FailingCell) -> bool | None:
+        """Return whether a cell fails without a remedy after one has cured it; None if the time was spent.
+
+        It is run once more for all remedies.
+        """
         identity = cell.scenario.matrix, cell.key
         if identity not in self._again:
             ran = self._ran(cell, Variant())
-            self._again[identity] = ran is None or ran.outcome.kind.failed
+            if ran is None:
+                return None
+            self._again[identity] = ran.outcome.kind.failed
         return self._again[identity]
 
     def _ran(self, cell: FailingCell, variant: Variant) -> FurtherRun | None:

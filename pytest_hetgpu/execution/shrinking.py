@@ -9,7 +9,7 @@ from itertools import pairwise
 from pytest_hetgpu.analysis.boundary.trials import key_of, smallest, smallest_text
 from pytest_hetgpu.errors import MatrixError, NotHere, ProvisionError
 from pytest_hetgpu.execution.failing_cells import FailingCell, OutOfTime, failing_cells
-from pytest_hetgpu.execution.further_run import FurtherRun, further_run
+from pytest_hetgpu.execution.further_run import FurtherRun, further_run, last_number
 from pytest_hetgpu.execution.runner import CellRunner
 from pytest_hetgpu.model.job import Job
 from pytest_hetgpu.model.sizes import show_size
@@ -28,7 +28,7 @@ class Shrinking:
         self._run = runner.context
         self._tell = tell
         self._record = read_run(self._run.folder.path)
-        self._number = sum(one.tries for one in self._record.smallest)
+        self._number = last_number(self._run, SMALLEST)
 
     def run(self) -> None:
         """Shrink one cell of each failure, until the time of the run is spent."""
