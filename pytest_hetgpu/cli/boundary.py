@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from pytest_hetgpu.analysis.boundary.of_run import measured_points, with_left_out
+from pytest_hetgpu.analysis.boundary.jobs import StoredJobs
+from pytest_hetgpu.analysis.boundary.of_run import with_left_out
 from pytest_hetgpu.reporting.boundary import boundaries
 from pytest_hetgpu.reporting.boundary_lines import boundary_lines
 from pytest_hetgpu.store.cells import read_run
@@ -19,9 +20,9 @@ def boundary(folders: Sequence[Path]) -> Iterator[str]:
     records = {folder: read_run(folder) for folder in folders}
     runs = {folder: with_left_out(record) for folder, record in records.items()}
     trials = [one for record in records.values() for one in record.tried]
-    points = {id(cell): measured_points(RunFolder(folder)) for folder, cells in runs.items() for cell in cells}
+    jobs = StoredJobs((RunFolder(folder), cells) for folder, cells in runs.items())
     cells = [cell for several in runs.values() for cell in several]
-    for matrix, found in boundaries(cells, lambda cell: points[id(cell)](cell), trials):
+    for matrix, found in boundaries(cells, jobs, trials):
         if not found:
             yield f"{matrix}: no cell failed in a way that is known"
         for one in found:

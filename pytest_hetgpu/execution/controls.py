@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from pytest_hetgpu.analysis.boundary.controls import PLACEMENT, Control, next_control, next_placement, placement_name
-from pytest_hetgpu.analysis.boundary.of_run import matrices_of, measured_points
+from pytest_hetgpu.analysis.boundary.jobs import StoredJobs
+from pytest_hetgpu.analysis.boundary.of_run import matrices_of
 from pytest_hetgpu.errors import MatrixError, NotHere, ProvisionError
 from pytest_hetgpu.execution.further_run import further_run, run_cell
 from pytest_hetgpu.execution.runner import CellRunner
@@ -76,7 +77,8 @@ class Controls:
         limit, budget = self._limit, self._run.options.budget
         if budget.spent or (limit.most is None and time.monotonic() > self._deadline):
             return None
-        matrices = tuple(matrices_of(list(self._cells.values()), measured_points(self._run.folder)))
+        cells = list(self._cells.values())
+        matrices = tuple(matrices_of(cells, StoredJobs([(self._run.folder, cells)])))
         most = _PER_KEY * sum(len(one.conditions) for one in matrices) if limit.most is None else limit.most
         if self._done.total() >= most:
             return None

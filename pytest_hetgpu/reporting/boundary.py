@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from pytest_hetgpu.analysis.boundary.of_run import Hosts, Points, allowed_cells, matrices_of, with_left_out
+from pytest_hetgpu.analysis.boundary.jobs import NO_JOBS, CellJobs
+from pytest_hetgpu.analysis.boundary.of_run import allowed_cells, matrices_of, with_left_out
 from pytest_hetgpu.analysis.boundary.summary import Summary
 from pytest_hetgpu.reporting.boundary_lines import boundary_lines
 from pytest_hetgpu.store.cells import CellRecord, RunRecord
@@ -16,13 +17,10 @@ _LONGEST = 1000
 
 
 def boundaries(
-    cells: Sequence[CellRecord],
-    points: Points = lambda _: (),
-    trials: Sequence[Tried | Shrunk] = (),
-    hosts: Hosts = lambda _: (),
+    cells: Sequence[CellRecord], jobs: CellJobs = NO_JOBS, trials: Sequence[Tried | Shrunk] = ()
 ) -> Iterator[tuple[str, tuple[Summary, ...]]]:
     """Yield each matrix with the conditions of its failures: of any failure, then of each key."""
-    for one in matrices_of(cells, points, trials, hosts):
+    for one in matrices_of(cells, jobs, trials):
         yield one.matrix, tuple(one.summaries())
 
 

@@ -145,10 +145,11 @@ def _boundaries(record: RunRecord, folder: RunFolder) -> Mapping[str, Sequence[S
     """Return the conditions of the failures of a run by matrix; none, without an import, if no cell failed."""
     if not any(cell.outcome.kind.failed for cell in record.cells):
         return {}
-    from pytest_hetgpu.analysis.boundary.of_run import hosts_of, measured_points, with_left_out
+    from pytest_hetgpu.analysis.boundary.jobs import StoredJobs
+    from pytest_hetgpu.analysis.boundary.of_run import with_left_out
     from pytest_hetgpu.reporting.boundary import boundaries
 
-    found = boundaries(with_left_out(record), measured_points(folder), record.tried, hosts_of(folder))
+    found = boundaries(with_left_out(record), StoredJobs([(folder, record.cells)]), record.tried)
     return {matrix: several for matrix, several in found if several}
 
 

@@ -72,7 +72,8 @@ def test_ucx_that_is_not_let_in_has_one_cure(run: Callable[..., Path]) -> None:
     assert results(record, TrialResult.OTHER_TRANSPORT) == {"pml=ob1"}
     assert len(results(record, TrialResult.NO_EFFECT)) >= 6
     one = condition(folder, "no-component@pml")
-    assert (one["where"], one["state"]) == ("let_in=by-rdma", "established")
+    assert one["where"].startswith("let_in=by-rdma")
+    assert one["state"] == "established"
 
 
 NOT_PINNED = """\

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
 from pytest_hetgpu.analysis.boundary.condition import Boundary, RunEnd, Runs, against_passes, conditions, judged
+from pytest_hetgpu.analysis.boundary.jobs import NO_JOBS, CellJobs
 from pytest_hetgpu.analysis.boundary.points import by_point, point_values, points_before_end, stopped_between_points
 from pytest_hetgpu.analysis.boundary.runs import (
     HOST,
@@ -28,45 +29,13 @@ from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.verdict import Kind
 from pytest_hetgpu.planning.expand import cell_id
 from pytest_hetgpu.store.cells import NEVER_STARTED, CellRecord, RunRecord
-from pytest_hetgpu.store.encode import RecordError
 from pytest_hetgpu.store.events import Controlled, Shrunk, Tried
-from pytest_hetgpu.store.folder import RunFolder, read_job
 from pytest_hetgpu.store.packed_cells import unpack
 
-Points = Callable[[CellRecord], Sequence[MessagePoint]]
-"""Returns the points that the job of a cell measures, in its order."""
-Hosts = Callable[[CellRecord], Sequence[str]]
-"""Returns the hosts that a cell was run on."""
-_MOST_JOBS, _MOST_HOSTS = 2000, 64
+_MOST_JOBS, _MOST_HOSTS = 500, 64
 _VENDORS = (("openmpi", "Open MPI"), ("mpich", "MPICH"), ("intelmpi", "Intel MPI"), ("mvapich", "MVAPICH"))
 MOST_CELLS = 100_000
 """The largest number of cells, with those that a sample left out, among which a condition is searched."""
-
-
-def measured_points(folder: RunFolder) -> Points:
-    """Return a function that reads the points of a cell's job in a run's folder; none of programs of other projects."""
-
-    def read(cell: CellRecord) -> Sequence[MessagePoint]:
-        try:
-            demand = read_job(folder.job(cell.label)).demand
-        except (OSError, RecordError):
-            return ()
-        return demand.points if demand.measured and demand.external is None else ()
-
-    return read
-
-
-def hosts_of(folder: RunFolder) -> Hosts:
-    """Return a function that reads the hosts of a cell's job in a run's folder; none for processes of this machine."""
-
-    def read(cell: CellRecord) -> Sequence[str]:
-        try:
-            job = read_job(folder.job(cell.label))
-        except (OSError, RecordError):
-            return ()
-        return tuple(dict.fromkeys(node.host for node in job.nodes)) if job.is_multi_host else ()
-
-    return read
 
 
 @dataclass(frozen=True)
@@ -142,10 +111,7 @@ def _is_plain(one: Boundary) -> bool:
 
 
 def matrices_of(
-    cells: Sequence[CellRecord],
-    points: Points = lambda _: (),
-    trials: Sequence[Tried | Shrunk] = (),
-    hosts: Hosts = lambda _: (),
+    cells: Sequence[CellRecord], jobs: CellJobs = NO_JOBS, trials: Sequence[Tried | Shrunk] = ()
 ) -> Iterator[MatrixRuns]:
     """Yield each matrix of a run.
 
@@ -162,16 +128,16 @@ def matrices_of(
         }
         derived = _derived(allowed)
         numbered = [replace(one, number=len(allowed) + place) for place, one in enumerate(derived.values())]
-        entries = (*_ran_cells(allowed, points), *numbered)
-        placed = partial(_placed, entries, allowed, hosts)
+        entries = (*_ran_cells(allowed, jobs), *numbered)
+        placed = partial(_placed, entries, allowed, jobs)
         yield MatrixRuns(matrix, (*allowed, *derived), entries, tried, placed)
 
 
 def _placed(
-    entries: Sequence[RanCell], allowed: Mapping[str, Sequence[CellRecord]], hosts: Hosts
+    entries: Sequence[RanCell], allowed: Mapping[str, Sequence[CellRecord]], jobs: CellJobs
 ) -> Sequence[Mapping[str, str]]:
     """Return the circumstances of each entry: those of the last run of its cell."""
-    known = _circumstances([several[-1] for several in allowed.values()], hosts)
+    known = _circumstances([several[-1] for several in allowed.values()], jobs)
     ids = list(allowed)
     numbers = (place if entry.number is None else entry.number for place, entry in enumerate(entries))
     return [known.get(ids[number], {}) if number < len(ids) else {} for number in numbers]
@@ -223,23 +189,25 @@ def allowed_cells(cells: Sequence[CellRecord], matrix: str) -> Mapping[str, Sequ
     return found
 
 
-def _ran_cells(allowed: Mapping[str, Sequence[CellRecord]], points: Points) -> Sequence[RanCell]:
+def _ran_cells(allowed: Mapping[str, Sequence[CellRecord]], jobs: CellJobs) -> Sequence[RanCell]:
     """Return the cells of a matrix; their points if a run passed some and failed at the next."""
 
     def measuring(cell: CellRecord) -> Sequence[MessagePoint]:
-        return points(cell) if cell.outcome.measurements else ()
+        return jobs.points(cell) if cell.outcome.measurements else ()
 
-    cells = [_ran(several, measuring) for several in allowed.values()]
+    failed = any(cell.outcome.kind.failed for several in allowed.values() for cell in several)
+    facts = jobs.facts if failed and len(allowed) <= _MOST_JOBS else NO_JOBS.facts
+    cells = [_ran(several, measuring, facts) for several in allowed.values()]
     if not any(map(stopped_between_points, cells)):
         return cells
     # Only now the points of the other failed cells are worth reading.
-    return by_point([_ran(several, points) for several in allowed.values()])
+    return by_point([_ran(several, jobs.points, facts) for several in allowed.values()])
 
 
-def _circumstances(cells: Sequence[CellRecord], hosts: Hosts) -> Mapping[str, Mapping[str, str]]:
+def _circumstances(cells: Sequence[CellRecord], jobs: CellJobs) -> Mapping[str, Mapping[str, str]]:
     """Return the start and the hosts of each cell that was run, by its id; of each host whether a cell was on it."""
     ran = [cell for cell in cells if cell.started is not None]
-    places = {cell.scenario: frozenset(hosts(cell)) for cell in ran[:_MOST_JOBS]}
+    places = {cell.scenario: frozenset(jobs.hosts(cell)) for cell in ran[:_MOST_JOBS]}
     names = sorted(frozenset().union(*places.values())) if places else []
     return {
         cell.scenario: {
@@ -250,9 +218,14 @@ def _circumstances(cells: Sequence[CellRecord], hosts: Hosts) -> Mapping[str, Ma
     }
 
 
-def _ran(several: Sequence[CellRecord], points: Points) -> RanCell:
+def _ran(
+    several: Sequence[CellRecord],
+    points: Callable[[CellRecord], Sequence[MessagePoint]],
+    job_facts: Callable[[CellRecord], Mapping[str, str]],
+) -> RanCell:
     ran = [cell for cell in several if cell.outcome.kind is not Kind.SKIPPED]
     facts = _with_vendor(next((cell.outcome.facts for cell in ran if cell.outcome.facts), {}))
+    facts = {**facts, **(job_facts(ran[-1]) if ran else {}), **facts}
     asked = next((points(cell) if cell.outcome.kind.failed else _measured(cell.outcome) for cell in ran), ())
     ends = [end for cell in ran for end in _ends(cell.outcome, asked)]
     again = [

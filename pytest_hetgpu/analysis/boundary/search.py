@@ -10,7 +10,7 @@ from functools import reduce
 from operator import and_
 
 from pytest_hetgpu.analysis.boundary.observations import Observations
-from pytest_hetgpu.analysis.boundary.space import Candidate, Relation, Space, places
+from pytest_hetgpu.analysis.boundary.space import Candidate, Literal, Relation, Space, places
 
 DEEPEST = 3
 MOST_TERMS = 3
@@ -84,13 +84,18 @@ def hypotheses(space: Space, seen: Observations, seed: int, deepest: int = DEEPE
     for length in range(1, deepest + 1):
         if max(term.score for term in best.values()) >= -price * length:
             break
-        longer = {}
+        longer: dict[int, Term] = {}
         for term in level:
             for literal in found:
                 mask = term.mask & literal.mask
-                if mask == term.mask or mask in best or mask in longer:
+                if mask == term.mask:
                     continue
-                longer[mask] = _term(space, (*term.literals, literal), mask, seen, price)
+                literals = (*term.literals, literal)
+                known = longer.get(mask) or best.get(mask)
+                if known is None:
+                    longer[mask] = _term(space, literals, mask, seen, price)
+                elif (plainer := _size(space, known.literals, price) - _size(space, literals, price)) > 0:
+                    longer[mask] = Term(literals, mask, known.score + plainer)
         best |= longer
         open_ones = (term for term in longer.values() if seen.flaky or term.mask & seen.passing)
         level = heapq.nlargest(_MOST_LONGER, open_ones, key=lambda term: term.score)
@@ -100,14 +105,21 @@ def hypotheses(space: Space, seen: Observations, seed: int, deepest: int = DEEPE
 def _term(space: Space, literals: tuple[Candidate, ...], mask: int, seen: Observations, price: float) -> Term:
     outside = (seen.failing & ~mask).bit_count()
     # Failing cells outside need further terms.
-    cost = price * (len(literals) + (1 + math.log2(1 + outside) if outside else 0))
-    odd = sum(
-        _ONE_OF_ORDERED
-        if one.literal.relation is Relation.EQUAL and one.literal.axis in space.ordered
-        else _ODD[one.literal.relation]
-        for one in literals
-    )
-    return Term(literals, mask, seen.evidence(mask) - cost - odd)
+    further = price * (1 + math.log2(1 + outside)) if outside else 0.0
+    return Term(literals, mask, seen.evidence(mask) - further - _size(space, literals, price))
+
+
+def _size(space: Space, literals: Sequence[Candidate], price: float) -> float:
+    """Return what a conjunction costs, whatever cells it holds for."""
+    return sum(price + _oddity(space, one.literal, price) for one in literals)
+
+
+def _oddity(space: Space, literal: Literal, price: float) -> float:
+    """Return what a literal costs beside its price; an exception of a fact costs as much as a further literal."""
+    if literal.relation is Relation.EQUAL and literal.axis in space.ordered:
+        return _ONE_OF_ORDERED
+    exception = literal.relation in (Relation.NOT, Relation.ONE_OF) and literal.axis not in space.axes
+    return _ODD[literal.relation] + (price + _ODD[Relation.ONE_OF]) * exception
 
 
 def _seeds(failing: int) -> Sequence[int]:

@@ -23,7 +23,7 @@ def where(found: Summary) -> str:
     """Return the condition as one sentence: `transport=ucx-tcp and size <= 2K, or placement=old`."""
     aliases: dict[Literal, list[str]] = {}
     for one, alias in found.aliases:
-        if alias.axis != one.axis:
+        if alias.axis != one.axis and alias.relation not in (Relation.NOT, Relation.ONE_OF):
             aliases.setdefault(one, []).append(literal_text(alias))
 
     def text(one: Literal) -> str:

@@ -11,7 +11,8 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_hetgpu.analysis.boundary.of_run import measured_points, with_left_out
+from pytest_hetgpu.analysis.boundary.jobs import StoredJobs
+from pytest_hetgpu.analysis.boundary.of_run import with_left_out
 from pytest_hetgpu.analysis.boundary.summary import Summary
 from pytest_hetgpu.cluster.pool import rank_programs
 from pytest_hetgpu.errors import UsageError
@@ -109,7 +110,7 @@ def _main_files(record: RunRecord, folder: RunFolder, cells: Sequence[CellRecord
 
 def _condition(record: RunRecord, folder: RunFolder, cell: CellRecord) -> Summary | None:
     """Return the condition of the failure of a cell."""
-    return of_cell(dict(boundaries(with_left_out(record), measured_points(folder), record.tried)), cell)
+    return of_cell(dict(boundaries(with_left_out(record), StoredJobs([(folder, record.cells)]), record.tried)), cell)
 
 
 def _image_files(name: str, place: Path) -> Iterator[_File]:

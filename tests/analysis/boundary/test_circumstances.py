@@ -6,6 +6,7 @@ import itertools
 import random
 from collections.abc import Callable, Sequence
 
+from pytest_hetgpu.analysis.boundary.jobs import CellJobs
 from pytest_hetgpu.analysis.boundary.of_run import matrices_of
 from pytest_hetgpu.analysis.boundary.words import where
 from pytest_hetgpu.model.failure import Signature
@@ -36,8 +37,16 @@ def cells(fails: Callable[[CellRecord, str, float], bool]) -> tuple[list[CellRec
     return found, places
 
 
+class Places(CellJobs):
+    def __init__(self, places: dict[str, str]) -> None:
+        self.places = places
+
+    def hosts(self, cell: CellRecord) -> Sequence[str]:
+        return (self.places[cell.scenario], "head")
+
+
 def text(some: Sequence[CellRecord], places: dict[str, str]) -> str:
-    (matrix,) = matrices_of(some, hosts=lambda cell: (places[cell.scenario], "head"))
+    (matrix,) = matrices_of(some, Places(places))
     (one,) = matrix.summaries()
     return where(one)
 
@@ -58,8 +67,9 @@ def test_a_failure_that_values_explain_is_not_of_a_host() -> None:
 def test_jobs_are_read_only_if_values_do_not_explain_it() -> None:
     some, _ = cells(lambda cell, _, __: cell.axes["transport"] == "ucx")
 
-    def never(cell: CellRecord) -> Sequence[str]:
-        raise AssertionError(cell)
+    class Never(CellJobs):
+        def hosts(self, cell: CellRecord) -> Sequence[str]:
+            raise AssertionError(cell)
 
-    (matrix,) = matrices_of(some, hosts=never)
+    (matrix,) = matrices_of(some, Never())
     assert len(list(matrix.summaries())) == 1

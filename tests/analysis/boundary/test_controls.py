@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from pytest_hetgpu.analysis.boundary.condition import State
 from pytest_hetgpu.analysis.boundary.controls import Control, next_control
+from pytest_hetgpu.analysis.boundary.jobs import CellJobs
 from pytest_hetgpu.analysis.boundary.of_run import MatrixRuns, matrices_of
 from pytest_hetgpu.analysis.boundary.words import state_text
 from pytest_hetgpu.model.failure import Signature
@@ -33,12 +35,17 @@ CELLS = [
 ]
 
 
+class Sweeps(CellJobs):
+    def points(self, cell: CellRecord) -> Sequence[MessagePoint]:
+        return SWEEP if cell.outcome.measurements else ()
+
+
 def loop(cells: list[CellRecord], fails: str, most: int = 20) -> tuple[list[Control], MatrixRuns]:
     """Run controls: cells whose label has `fails` in it crash."""
     done: dict[str, int] = {}
     made: list[Control] = []
     while True:
-        (matrix,) = matrices_of(cells, lambda one: SWEEP if one.outcome.measurements else ())
+        (matrix,) = matrices_of(cells, Sweeps())
         control = next_control((matrix,), done)
         if control is None or len(made) == most:
             return made, matrix
