@@ -58,7 +58,7 @@ def test_pairs(run_pytest: Run, latest: Latest, mode: tuple[str, ...]) -> None:
 def test_the_cells_that_were_left_out_count_for_conditions(run_pytest: Run, latest: Latest) -> None:
     run_pytest("--hetgpu-matrix", "demo.yaml", "--hetgpu-strategy", "pairwise")
     (several,) = json.loads((latest() / "boundary.json").read_text())["matrices"].values()
-    assert several[-1]["where"] == "how=crash"
+    assert several[-1]["where"] == "how=crash (i.e. BEHAVE=crash)"
     assert several[-1]["matching"] == 16
     assert several[-1]["run"] < 9
 
@@ -67,7 +67,7 @@ def test_controls_come_from_the_cells_that_were_left_out(run_pytest: Run, latest
     done = run_pytest("--hetgpu-matrix", "demo.yaml", "--hetgpu-strategy", "pairwise", "--hetgpu-controls", "12")
     done.stdout.fnmatch_lines(["control 1: *"])
     (several,) = json.loads((latest() / "boundary.json").read_text())["matrices"].values()
-    assert (several[-1]["where"], several[-1]["state"]) == ("how=crash", "established")
+    assert (several[-1]["where"], several[-1]["state"]) == ("how=crash (i.e. BEHAVE=crash)", "established")
 
 
 def test_a_resumed_run_has_its_sample(run_pytest: Run, latest: Latest) -> None:

@@ -13,7 +13,7 @@ from pytest_hetgpu.store.folder import RunFolder, read_job
 
 
 class CellJobs:
-    """What is known of the jobs of cells: nothing, unless a subclass knows more."""
+    """Access to the jobs of cells: nothing is known, unless a subclass knows more."""
 
     def points(self, _: CellRecord) -> Sequence[MessagePoint]:
         """Return the points that a job measures, in its order; none of a program of another project."""
