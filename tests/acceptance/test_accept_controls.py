@@ -67,7 +67,9 @@ def test_they_establish_the_condition(run_pytest: Run, latest: Latest, mode: tup
     one = condition(run)
     assert (one["key"], one["where"], one["state"]) == (KEY, "how=crash (i.e. BEHAVE=crash)", "established")
     done.stdout.fnmatch_lines([f"control 3: two-ob1-tcp-allreduce-* (separates * from *, for {KEY})"])
-    done.stdout.fnmatch_lines([f"{KEY}   established by {len(found)} further runs", "  where       how=crash (i.e. BEHAVE=crash)"])
+    done.stdout.fnmatch_lines(
+        [f"{KEY}   established by {len(found)} further runs", "  where       how=crash (i.e. BEHAVE=crash)"]
+    )
     logs = [run / one["attempt"]["log"] for one in repeats]
     assert all("Segmentation fault" in log.read_text() for log in logs)
 

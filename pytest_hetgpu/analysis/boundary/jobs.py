@@ -13,7 +13,7 @@ from pytest_hetgpu.store.folder import RunFolder, read_job
 
 
 class CellJobs:
-    """Access to the jobs of cells: nothing is known, unless a subclass knows more."""
+    """Access to the jobs of cells. Nothing is known here; a subclass reads them."""
 
     def points(self, _: CellRecord) -> Sequence[MessagePoint]:
         """Return the points that a job measures, in its order; none of a program of another project."""
