@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 from pytest_hetgpu.model.outcome import LinkBandwidth, RankOutcome, Span, Timeline
 from pytest_hetgpu.model.records import Measurement, MessagePoint
-from tests.reporting.report_samples import CHANGED, CRASHED, FIXED, KNOWN, PASSED
+from pytest_hetgpu.reporting import report
+from pytest_hetgpu.store.events import MatrixFile
+from pytest_hetgpu.store.folder import RunFolder
+from pytest_hetgpu.store.journal import Journal
+from tests.reporting.report_samples import CHANGED, CRASHED, FIXED, KNOWN, PASSED, RERUN, run_cell, scenario
 
 EVIL = "<img src=x onerror=alert(1)></script><script>alert(2)</script>"
 CURVE = tuple(
@@ -28,3 +35,14 @@ OUTCOMES = {
     "cpu-ob1-send": replace(PASSED, timeline=WHOLE),
     "cpu-ob1-allreduce": CRASHED,
 }
+
+
+def written(folder: RunFolder, outcomes: dict[str, Any], log: bytes) -> Path:
+    """Write a run with these outcomes and a skipped cell; return its page."""
+    with closing(Journal(folder.path, "main")) as journal:
+        journal.session_started([MatrixFile("aws", "aws.yaml", "0" * 64)], ["pytest"])
+        for label, outcome in outcomes.items():
+            run_cell(folder, journal, label, outcome, log)
+        journal.skipped(scenario("mixed-nccl-send"), "no GPU")
+    report.build(folder.path, RERUN)
+    return folder.path / "index.html"

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -17,76 +15,17 @@ from pytest_hetgpu.reporting import report
 from pytest_hetgpu.reporting.html.page import render
 from pytest_hetgpu.reporting.html.page_data import page_data
 from pytest_hetgpu.store.cells import RunRecord
-from pytest_hetgpu.store.events import MatrixFile
 from pytest_hetgpu.store.folder import RunFolder
 from pytest_hetgpu.store.journal import Journal
-from tests.reporting.html.browser_samples import BROKE_OFF, CURVE, EVIL, FATES, OUTCOMES, WHOLE
-from tests.reporting.report_samples import CRASHED, KEY, PASSED, RERUN, cell, job, result, run_cell, scenario
+from tests.reporting.html.browser_samples import BROKE_OFF, CURVE, EVIL, FATES, WHOLE, written
+from tests.reporting.report_samples import CRASHED, KEY, PASSED, RERUN, cell, job, result
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Dialog, Page, Request
+    from playwright.sync_api import Browser, Dialog, Page
 
 pytestmark = pytest.mark.real
 
-Lacking = Callable[[str, str], None]
 SAMPLE = Path(__file__).resolve().parents[3] / "reports" / "sample"
-
-
-@pytest.fixture(scope="module")
-def browser(request: pytest.FixtureRequest) -> Iterator[Browser]:
-    """Debian's Chromium, driven by Playwright."""
-    lacking: Lacking = request.getfixturevalue("lacking")
-    found = shutil.which("chromium")
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        found = None
-    if found is None:
-        lacking("browser", "needs Chromium and Playwright: apt-get install chromium; pip install playwright")
-    with sync_playwright() as started:
-        made = started.chromium.launch(executable_path=found, args=["--no-sandbox"])
-        yield made
-        made.close()
-
-
-def written(folder: RunFolder, outcomes: dict[str, Any], log: bytes) -> Path:
-    with closing(Journal(folder.path, "main")) as journal:
-        journal.session_started([MatrixFile("aws", "aws.yaml", "0" * 64)], ["pytest"])
-        for label, outcome in outcomes.items():
-            run_cell(folder, journal, label, outcome, log)
-        journal.skipped(scenario("mixed-nccl-send"), "no GPU")
-    report.build(folder.path, RERUN)
-    return folder.path / "index.html"
-
-
-@pytest.fixture(scope="module")
-def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    log = b"".join(b"[node0:%d] a line %s\n" % (number, EVIL.encode()) for number in range(90))
-    return written(RunFolder.create(tmp_path_factory.mktemp("run")), OUTCOMES, log)
-
-
-@pytest.fixture
-def page(browser: Browser, file: Path) -> Iterator[Page]:
-    """The page, opened from disk; it must not fetch, throw or prompt."""
-    made = browser.new_page(viewport={"width": 1300, "height": 900})
-    trouble: list[str] = []
-
-    def asked(dialog: Dialog) -> None:
-        trouble.append(f"dialog {dialog.message}")
-        dialog.dismiss()
-
-    def fetched(one: Request) -> None:
-        if not one.url.startswith(("file:", "data:", "blob:")):
-            trouble.append(one.url)
-
-    made.on("pageerror", lambda error: trouble.append(str(error)))
-    made.on("console", lambda said: trouble.append(said.text) if said.type == "error" else None)
-    made.on("dialog", asked)
-    made.on("request", fetched)
-    made.goto(file.as_uri())
-    yield made
-    assert trouble == []
-    made.close()
 
 
 def letters(page: Page, more: str = "") -> str:
