@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from pytest_hetgpu.analysis.boundary.bisect import OK, bisected, changes_text, next_value
-from pytest_hetgpu.analysis.boundary.trials import key_of
+from pytest_hetgpu.analysis.boundary.bisect import bisected, changes_text, next_value
+from pytest_hetgpu.analysis.boundary.trials import end_key
 from pytest_hetgpu.errors import MatrixError, NotHere, ProvisionError
 from pytest_hetgpu.execution.failing_cells import FailingCell, OutOfTime, failing_cells
 from pytest_hetgpu.execution.further_run import further_run, last_number, run_cell
 from pytest_hetgpu.execution.runner import CellRunner
 from pytest_hetgpu.model.job import Scenario, Stack
 from pytest_hetgpu.model.outcome import Outcome
-from pytest_hetgpu.model.verdict import Kind
 from pytest_hetgpu.planning.along_axis import along
 from pytest_hetgpu.planning.variant import Variant
 from pytest_hetgpu.store.cells import read_run
@@ -46,7 +45,7 @@ class AxisBisection:
             known = {place: outcomes[matrix, cell.id] for place, cell in ran.items()}
             if not self._search(group.cells, known):
                 return
-            ends = {place: end for place, outcome in sorted(known.items()) if (end := _end(outcome)) is not None}
+            ends = {place: end for place, outcome in sorted(known.items()) if (end := end_key(outcome)) is not None}
             values = [cell.value(self._axis) for cell in group.cells]
             event = Bisected(matrix, self._axis, group.others, changes_text(values, ends))
             self._run.journal.tried(event)
@@ -55,7 +54,7 @@ class AxisBisection:
     def _search(self, cells: Sequence[Scenario], known: dict[int, Outcome]) -> bool:
         """Run cells until every change is known; return whether it came to its end."""
         while True:
-            ends = {place: end for place, outcome in known.items() if (end := _end(outcome)) is not None}
+            ends = {place: end for place, outcome in known.items() if (end := end_key(outcome)) is not None}
             place = next_value(len(cells), ends, known.keys() - ends.keys())
             if place is None:
                 return True
@@ -101,11 +100,4 @@ class StackBisection:
             ran = further_run(self._run, cell.scenario, Variant(stack=versions[place]), f"{_VERSION}-{self._number}")
         except (NotHere, ProvisionError, MatrixError):
             return None
-        return _end(ran.outcome) if ran else None
-
-
-def _end(outcome: Outcome) -> str | None:
-    """Return OK or the key of a failure; None for an outcome that shows nothing."""
-    if outcome.kind in (Kind.SKIPPED, Kind.UNKNOWN) or outcome.away:
-        return None
-    return key_of(outcome) if outcome.kind.failed else OK
+        return end_key(ran.outcome) if ran else None

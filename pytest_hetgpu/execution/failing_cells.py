@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pytest_hetgpu.analysis.boundary.trials import key_of
+from pytest_hetgpu.analysis.boundary.trials import end_key
 from pytest_hetgpu.execution.context import RunContext
 from pytest_hetgpu.model.job import Scenario
 from pytest_hetgpu.model.outcome import Outcome
-from pytest_hetgpu.model.verdict import Kind
 from pytest_hetgpu.store.cells import CellRecord, RunRecord
-
-_NOT_OF_THE_CELL = (Kind.UNKNOWN, Kind.SKIPPED)
 
 
 class OutOfTime(Exception):
@@ -34,12 +31,12 @@ def failing_cells(run: RunContext, record: RunRecord) -> Iterator[FailingCell]:
     found: dict[tuple[str, str], CellRecord] = {}
     for cell in record.cells:
         outcome = cell.outcome
-        failed = outcome.kind.failed and outcome.kind not in _NOT_OF_THE_CELL and not outcome.away
-        if not failed or (cell.matrix, cell.scenario) not in scenarios or outcome.flaky:
+        key = end_key(outcome)
+        if not key or (cell.matrix, cell.scenario) not in scenarios or outcome.flaky:
             continue
-        known = found.setdefault((cell.matrix, key_of(outcome)), cell)
+        known = found.setdefault((cell.matrix, key), cell)
         if _order(cell) < _order(known):
-            found[cell.matrix, key_of(outcome)] = cell
+            found[cell.matrix, key] = cell
     for (matrix, key), cell in sorted(found.items(), key=lambda item: _order(item[1])):
         yield FailingCell(key, scenarios[matrix, cell.scenario], cell.outcome)
 

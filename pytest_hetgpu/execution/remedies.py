@@ -24,6 +24,11 @@ _TIMES = 3
 _MOST_PAIRS = 6
 # Open MPI refuses both of a pair (opal/mca/btl/tcp/btl_tcp_component.c).
 _RIVALS = (("btl_tcp_if_include", "btl_tcp_if_exclude"), ("btl_tcp_if_exclude", "btl_tcp_if_include"))
+# A cure counts only if the cell fails without it.
+_WITHOUT = {
+    TrialResult.CURED: (TrialResult.NO_EFFECT, "the cell passes without it, too"),
+    TrialResult.INCONCLUSIVE: (TrialResult.INCONCLUSIVE, "a run without it shows nothing"),
+}
 
 
 class Remedies:
@@ -34,7 +39,7 @@ class Remedies:
         self._tell = tell
         self._record = read_run(self._run.folder.path)
         self._number = last_number(self._run, REMEDY)
-        self._again: dict[tuple[str, str], bool] = {}
+        self._again: dict[tuple[str, str], TrialResult] = {}
 
     def run(self) -> None:
         """Try the remedies for each failure, until the time of the run is spent."""
@@ -95,20 +100,20 @@ class Remedies:
                 result, why = result_of(ran.outcome, cell.key), key_of(ran.outcome)
                 if result is not TrialResult.CURED:
                     break
-            if len(runs) > 1 and result is not TrialResult.CURED:
+            if len(runs) > 1 and result not in (TrialResult.CURED, TrialResult.INCONCLUSIVE):
                 result, why = TrialResult.CHANGED, f"it passed {len(runs) - 1} of {len(runs)} times"
             if result is TrialResult.CURED:
-                again = self._still_fails(cell)
-                if again is None:
+                without = self._without_remedy(cell)
+                if without is None:
                     return None
-                result, why = (result, "") if again else (TrialResult.NO_EFFECT, "the cell passes without it, too")
+                result, why = _WITHOUT.get(without, (result, ""))
         except (NotHere, ProvisionError, MatrixError) as error:
             return replace(event, result=TrialResult.IMPOSSIBLE.value, why=" ".join(str(error).split()))
-        told = result in (TrialResult.CHANGED, TrialResult.NO_EFFECT) and why != cell.key
+        told = result in (TrialResult.CHANGED, TrialResult.NO_EFFECT, TrialResult.INCONCLUSIVE) and why != cell.key
         return replace(event, result=result.value, why=why if told else "", runs=tuple(runs))
 
-    def _still_fails(self, cell: FailingCell) -> bool | None:
-        """Return whether a cell fails without a remedy after one has cured it; None if the time was spent.
+    def _without_remedy(self, cell: FailingCell) -> TrialResult | None:
+        """Return the result of no remedy, after one has cured a cell; None if the time was spent.
 
         It is run once more for all remedies.
         """
@@ -117,7 +122,7 @@ class Remedies:
             ran = self._ran(cell, Variant())
             if ran is None:
                 return None
-            self._again[identity] = ran.outcome.kind.failed
+            self._again[identity] = result_of(ran.outcome, cell.key)
         return self._again[identity]
 
     def _ran(self, cell: FailingCell, variant: Variant) -> FurtherRun | None:

@@ -6,6 +6,7 @@ import enum
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from pytest_hetgpu.analysis.boundary.bisect import OK
 from pytest_hetgpu.analysis.judges.transport import TransportJudge
 from pytest_hetgpu.model.outcome import Outcome
 from pytest_hetgpu.model.verdict import Kind
@@ -22,7 +23,11 @@ class TrialResult(str, enum.Enum):
     OTHER_TRANSPORT = "cured by another transport"
     CHANGED = "changes the failure"
     NO_EFFECT = "no effect"
+    INCONCLUSIVE = "inconclusive"
     IMPOSSIBLE = "cannot be tried"
+
+
+_SHOWS_NOTHING = (TrialResult.INCONCLUSIVE.value, TrialResult.IMPOSSIBLE.value)
 
 
 def key_of(outcome: Outcome) -> str:
@@ -30,22 +35,32 @@ def key_of(outcome: Outcome) -> str:
     return outcome.signature.key if outcome.signature else outcome.kind.value
 
 
+def end_key(outcome: Outcome) -> str | None:
+    """Return OK or the key of a failure; None for an outcome that shows nothing about the cell."""
+    if outcome.kind in (Kind.SKIPPED, Kind.UNKNOWN) or outcome.away:
+        return None
+    return key_of(outcome) if outcome.kind.failed else OK
+
+
 def result_of(outcome: Outcome, key: str) -> TrialResult:
     """Return the result of a remedy for the failure `key`, from the outcome of one run with it.
 
     A cell that works, but over another transport than asked for, is not cured.
     """
-    if not outcome.kind.failed:
+    found = end_key(outcome)
+    if found is None:
+        return TrialResult.INCONCLUSIVE
+    if found == OK:
         return TrialResult.CURED
     bad = {one.judge for one in outcome.findings if one.kind.failed}
     if outcome.kind is Kind.TRANSPORT_UNAVAILABLE and outcome.signature is None and bad == {TransportJudge.name}:
         return TrialResult.OTHER_TRANSPORT
-    return TrialResult.NO_EFFECT if key_of(outcome) == key else TrialResult.CHANGED
+    return TrialResult.NO_EFFECT if found == key else TrialResult.CHANGED
 
 
 def cure_text(trials: Sequence[Tried]) -> str:
     """Return the results of the remedies for one failure: `none of 7 tried; UCX_ZCOPY_THRESH=0 changes the failure`."""
-    tried = [one for one in trials if one.result != TrialResult.IMPOSSIBLE.value]
+    tried = [one for one in trials if one.result not in _SHOWS_NOTHING]
     if not tried:
         return ""
     parts = [f"{one.settings} ({len(one.runs)} of {len(one.runs)})" for one in _of(tried, TrialResult.CURED)]

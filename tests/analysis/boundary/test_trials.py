@@ -30,6 +30,9 @@ def test_results() -> None:
     assert result_of(failed(KEY), KEY) is TrialResult.NO_EFFECT
     assert result_of(failed("SIGBUS@lib"), KEY) is TrialResult.CHANGED
     assert result_of(Outcome(Kind.HANG, Verdict.NEW), "hang") is TrialResult.NO_EFFECT
+    assert result_of(Outcome(Kind.SLOW, Verdict.OK), KEY) is TrialResult.CURED
+    for kind in (Kind.UNKNOWN, Kind.SKIPPED):
+        assert result_of(Outcome(kind, Verdict.NEW), KEY) is TrialResult.INCONCLUSIVE
     wrong = Finding("data", Kind.WRONG_RESULT, "wrong")
     both = Outcome(Kind.TRANSPORT_UNAVAILABLE, Verdict.NEW, findings=(fallback, wrong))
     assert result_of(both, KEY) is TrialResult.CHANGED
@@ -47,7 +50,7 @@ def test_in_words() -> None:
     assert cure_text([tried("pml=ob1", TrialResult.OTHER_TRANSPORT)]) == (
         "none of 1 tried; pml=ob1 cured by another transport"
     )
-    assert cure_text([tried("D=1", TrialResult.IMPOSSIBLE)]) == ""
+    assert cure_text([tried("D=1", TrialResult.IMPOSSIBLE), tried("E=1", TrialResult.INCONCLUSIVE)]) == ""
 
 
 def test_the_smallest_job_in_words() -> None:
