@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from pytest_hetgpu.analysis.boundary.controls import PLACEMENT, Control, next_control, next_placement, placement_name
-from pytest_hetgpu.analysis.boundary.jobs import StoredJobs
+from pytest_hetgpu.analysis.boundary.controls import Control, next_control, next_derived
+from pytest_hetgpu.analysis.boundary.jobs import CONTROL, StoredJobs
 from pytest_hetgpu.analysis.boundary.of_run import matrices_of
 from pytest_hetgpu.errors import MatrixError, NotHere, ProvisionError
 from pytest_hetgpu.execution.further_run import further_run, run_cell
@@ -16,11 +16,10 @@ from pytest_hetgpu.execution.runner import CellRunner
 from pytest_hetgpu.model.job import Scenario
 from pytest_hetgpu.model.outcome import Attempt, Outcome
 from pytest_hetgpu.model.verdict import Kind
-from pytest_hetgpu.planning.variant import Variant, of_point
+from pytest_hetgpu.planning.derived import DerivedCell, Doubts, derived_cells
 from pytest_hetgpu.store.cells import CellRecord, read_run
 from pytest_hetgpu.store.events import Controlled
 
-CONTROL = "control"
 _PER_KEY = 10
 _SHARE = 0.25
 
@@ -82,22 +81,19 @@ class Controls:
         most = _PER_KEY * sum(len(one.conditions) for one in matrices) if limit.most is None else limit.most
         if self._done.total() >= most:
             return None
-        return next_control(matrices, self._done) or next_placement(matrices, self._done, self._placements)
+        return next_control(matrices, self._done) or next_derived(matrices, self._done, self._derived)
 
-    def _placements(self, matrix: str, cell: str) -> Sequence[tuple[str, ...]]:
-        """Return the nodes of other placements for a cell on two kinds of hardware that were not tried yet."""
+    def _derived(self, matrix: str, cell: str, doubts: Doubts) -> Iterator[DerivedCell]:
+        """Yield the cells that may be derived from a cell and were not run yet, for any failure."""
         scenario = self._scenarios.get((matrix, cell))
         if scenario is None:
-            return ()
-        known = self._run.suite.matrices[matrix]
-        nodes = known.settings(scenario.values).nodes
-        kinds = tuple(dict.fromkeys(nodes))
-        if len(kinds) != 2:
-            return ()
-        there = {known.axis_value(PLACEMENT, name).nodes for name in known.names(PLACEMENT)}
-        tried = {one.values.get(PLACEMENT) for one in self._cells[matrix, cell].controls}
-        others = ((kinds[0],) * len(nodes), (kinds[1],) * len(nodes), tuple(reversed(nodes)))
-        return [one for one in others if one not in there and placement_name(one) not in tried]
+            return
+        suite = self._run.suite
+        cells = {one.values for one in suite.scenarios if one.matrix == matrix}
+        tried = [one.values.items() for one in self._cells[matrix, cell].controls]
+        for one in derived_cells(suite.matrices[matrix], cells, scenario, suite.job(scenario), doubts):
+            if not any(one.values.items() <= before for before in tried):
+                yield one
 
     def _event(self, control: Control) -> Controlled:
         scenario = self._scenarios[control.matrix, control.scenario]
@@ -110,8 +106,7 @@ class Controls:
     def _repeat(self, control: Control, number: int) -> Attempt | None:
         scenario = self._scenarios[control.matrix, control.scenario]
         try:
-            variant = Variant(nodes=control.nodes) if control.nodes else of_point(control.point)
-            ran = further_run(self._run, scenario, variant, f"{CONTROL}-{number}")
+            ran = further_run(self._run, scenario, control.variant, f"{CONTROL}-{number}")
         except (NotHere, ProvisionError, MatrixError) as error:
             return Attempt(Kind.SKIPPED, "", str(error), "", 0.0)
         return ran.attempt if ran else None

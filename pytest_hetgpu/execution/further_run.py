@@ -30,7 +30,8 @@ def further_run(run: RunContext, scenario: Scenario, variant: Variant, name: str
 
     Raise NotHere, ProvisionError or MatrixError if it cannot run.
     """
-    cell = replace(run.cell(scenario), suite=with_variant(run.suite, scenario, variant))
+    suite, scenario = with_variant(run.suite, scenario, variant)
+    cell = replace(run.cell(scenario), suite=suite)
     cluster = through(run, cell, plan, provision).cluster
     job, beside = cluster.job, run.folder.for_attempt(name)
     result = execute(cluster, beside, None, run.options)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -21,8 +21,9 @@ class Variant:
     """The differences of a run from its cell.
 
     `settings` are keys of a matrix with their values as source text, such as `sizes`. `mca` and `env` are parameters
-    and variables that the ranks get, `dropped` those that they do not get. `nodes` is the hardware of other nodes, and
-    `stack` another version of a stack of this machine.
+    and variables that the ranks get, `dropped` those that they do not get. `values` are other values
+    of the matrix by their axes. `nodes` is the hardware of other nodes, and `stack` another version of a stack of this
+    machine.
     """
 
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -30,6 +31,7 @@ class Variant:
     env: Mapping[str, str] = field(default_factory=dict)
     dropped: frozenset[str] = frozenset()
     nodes: tuple[str, ...] = ()
+    values: Mapping[str, str] = field(default_factory=dict)
     stack: Stack | None = None
 
     @property
@@ -58,19 +60,27 @@ def job_settings(job: Job) -> dict[str, str]:
     return found
 
 
-def with_variant(suite: MatrixSet, scenario: Scenario, variant: Variant) -> MatrixSet:
-    """Return the matrices with a variant in place of a cell. Its job has the id and the label of the cell."""
-    matrix = suite.matrices[scenario.matrix]
-    matrices = {**suite.matrices, matrix.name: varied(matrix, scenario, variant)}
+def nodes_name(nodes: Sequence[str]) -> str:
+    """Return the name of a placement that the matrix does not have: `[amd, amd]`."""
+    return f"[{', '.join(nodes)}]"
+
+
+def with_variant(suite: MatrixSet, scenario: Scenario, variant: Variant) -> tuple[MatrixSet, Scenario]:
+    """Return the matrices with a variant in place of a cell, and the variant as a cell."""
+    matrix, changed = varied(suite.matrices[scenario.matrix], scenario, variant)
     suite = suite.with_stack(variant.stack) if variant.stack else suite
-    return replace(suite, matrices=matrices, dropped=suite.dropped | variant.dropped)
+    matrices = {**suite.matrices, matrix.name: matrix}
+    return replace(suite, matrices=matrices, dropped=suite.dropped | variant.dropped), changed
 
 
-def varied(matrix: Matrix, scenario: Scenario, variant: Variant) -> Matrix:
-    """Return a matrix whose values are those of the cell only, with the differences."""
-    mine = {
-        axis.name: matrix.axis_value(axis.name, value) for axis, value in zip(matrix.axes, scenario.values, strict=True)
-    }
+def varied(matrix: Matrix, scenario: Scenario, variant: Variant) -> tuple[Matrix, Scenario]:
+    """Return a matrix whose values are those of a variant only, and the variant as a cell.
+
+    It has the id and the label of the cell. Other nodes are a placement with a name of their own.
+    """
+    names = {**dict(zip(scenario.axes, scenario.values, strict=True)), **variant.values}
+    scenario = replace(scenario, values=tuple(names.values()))
+    mine = {axis: matrix.axis_value(axis, name) for axis, name in names.items()}
     taken = {"mca": variant.mca.keys(), "env": variant.env.keys()}
     changed = {name: replace(value, raw=_without(value.raw, taken)) for name, value in mine.items()}
     for key, value in variant.settings.items():
@@ -80,9 +90,9 @@ def varied(matrix: Matrix, scenario: Scenario, variant: Variant) -> Matrix:
         raw = changed[_TRANSPORT].raw
         changed[_TRANSPORT] = replace(changed[_TRANSPORT], raw={**raw, key: {**raw.get(key, {}), **given}})
     if variant.nodes:
-        changed[_PLACEMENT] = replace(changed[_PLACEMENT], nodes=variant.nodes)
+        changed[_PLACEMENT] = replace(changed[_PLACEMENT], name=nodes_name(variant.nodes), nodes=variant.nodes)
     below = {one.name: replace(one, raw=_without(one.raw, taken)) for one in matrix.below(mine[_TRANSPORT])}
-    return replace(
+    only = replace(
         matrix,
         axes=tuple(Axis(name, (value,)) for name, value in changed.items()),
         transports={**matrix.transports, **below},
@@ -90,6 +100,7 @@ def varied(matrix: Matrix, scenario: Scenario, variant: Variant) -> Matrix:
         extra={},
         _cache={},
     )
+    return only, replace(scenario, values=tuple(value.name for value in changed.values()))
 
 
 def _owner(matrix: Matrix, scenario: Scenario, key: str) -> str:

@@ -17,7 +17,7 @@ from tests.planning.plan_cases import SITE, TEXT, Reads
 def job(reads: Reads, cell: str, variant: Variant) -> Job:
     matrix = reads(TEXT)
     (scenario,) = (scenario for scenario in expand(matrix) if scenario.id == cell)
-    return plan(varied(matrix, scenario, variant), scenario, replace(SITE, dropped=variant.dropped))
+    return plan(*varied(matrix, scenario, variant), replace(SITE, dropped=variant.dropped))
 
 
 def test_without_differences_it_is_the_job_of_the_cell(reads: Reads) -> None:

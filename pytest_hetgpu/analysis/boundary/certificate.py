@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pytest_hetgpu.analysis.boundary.observations import Observations
 from pytest_hetgpu.analysis.boundary.search import Term
@@ -28,7 +28,7 @@ def gaps(space: Space, seen: Observations, term: Term) -> list[Gap]:
 
     Every literal needs a passing neighbour for each other value of its axis: a cell for which all other literals hold.
     A threshold needs both sides of its step and the far ends. All other axes vary among the failing cells, of which
-    there are three, or all.
+    there are three, or all. Cells that the matrix does not have fill gaps and make none.
     """
     inside = seen.failing & term.mask
     found = [gap for one in term.literals for gap in _of_literal(space, seen, term, one)]
@@ -36,7 +36,7 @@ def gaps(space: Space, seen: Observations, term: Term) -> list[Gap]:
     left = term.mask & ~inside & ~seen.passing
     if inside.bit_count() < _FEWEST and left:
         found.append(Gap(left))
-    return found
+    return [replace(gap, cells=cells) for gap in found if (cells := gap.cells & ~space.derived)]
 
 
 def _of_literal(space: Space, seen: Observations, term: Term, one: Candidate) -> Iterator[Gap]:

@@ -14,6 +14,7 @@ from pytest_hetgpu.analysis.boundary.space import Space, places
 _MOST_WEIGHED = 40
 _SURE = 0.9
 _MISTAKEN = 0.02
+_LIKELY = 0.07
 _FEWEST = 3
 _AGAIN = 3
 
@@ -23,7 +24,7 @@ def next_cell(space: Space, seen: Observations, terms: Sequence[Term], may_run: 
 
     If a cell was seen both ways, those that passed a few times may be run again.
     """
-    may_run |= seen.passing & ~seen.sure
+    may_run |= seen.passing & ~seen.sure & ~space.derived
     left = seen
     for term in terms:
         seed = next(places(left.failing & term.mask), None)
@@ -53,12 +54,14 @@ def _doubtful(space: Space, seen: Observations, seed: int, best: Term) -> int:
     """
     if len(best.literals) < 2 and not seen.failing & ~best.mask:
         return 0
-    other = hypotheses(space, replace(seen, assumed_flaky=True), seed)[0]
-    inside = other.mask & seen.passing
-    fails = (other.mask & seen.failing).bit_count()
-    if not inside or fails < _FEWEST or fails < inside.bit_count() or seen.failing & ~other.mask:
-        return 0
-    return sum(1 << cell for cell in places(inside) if seen.passes[cell] < _AGAIN)
+    for other, weight in weighed(hypotheses(space, replace(seen, assumed_flaky=True), seed)):
+        inside = other.mask & seen.passing & ~space.derived
+        fails = (other.mask & seen.failing).bit_count()
+        if weight < _LIKELY:
+            break
+        if inside and fails >= max(_FEWEST, inside.bit_count()) and not seen.failing & ~other.mask:
+            return sum(1 << cell for cell in places(inside) if seen.passes[cell] < _AGAIN)
+    return 0
 
 
 def weighed(found: Sequence[Term]) -> list[tuple[Term, float]]:

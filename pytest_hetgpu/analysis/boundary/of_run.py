@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
 from pytest_hetgpu.analysis.boundary.condition import Boundary, RunEnd, Runs, against_passes, conditions, judged
-from pytest_hetgpu.analysis.boundary.jobs import NO_JOBS, CellJobs
+from pytest_hetgpu.analysis.boundary.jobs import CONTROL, NO_JOBS, CellJobs
 from pytest_hetgpu.analysis.boundary.points import by_point, point_values, points_before_end, stopped_between_points
 from pytest_hetgpu.analysis.boundary.runs import (
     HOST,
@@ -27,6 +27,7 @@ from pytest_hetgpu.analysis.boundary.trials import cure_text, smallest_text
 from pytest_hetgpu.model.outcome import Attempt, Outcome
 from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.verdict import Kind
+from pytest_hetgpu.planning.derived import has_same_nodes
 from pytest_hetgpu.planning.expand import cell_id
 from pytest_hetgpu.store.cells import NEVER_STARTED, CellRecord, RunRecord
 from pytest_hetgpu.store.events import Controlled, Shrunk, Tried
@@ -126,9 +127,10 @@ def matrices_of(
             key: _trials([one for one in made if one.key == key], [one for one in mine if one.key == key])
             for key in keys
         }
-        derived = _derived(allowed)
+        ran = _ran_cells(allowed, jobs)
+        derived = _derived(allowed, ran, jobs)
         numbered = [replace(one, number=len(allowed) + place) for place, one in enumerate(derived.values())]
-        entries = (*_ran_cells(allowed, jobs), *numbered)
+        entries = (*ran, *numbered)
         placed = partial(_placed, entries, allowed, jobs)
         yield MatrixRuns(matrix, (*allowed, *derived), entries, tried, placed)
 
@@ -143,18 +145,30 @@ def _placed(
     return [known.get(ids[number], {}) if number < len(ids) else {} for number in numbers]
 
 
-def _derived(allowed: Mapping[str, Sequence[CellRecord]]) -> Mapping[str, RanCell]:
-    """Return the cells that the matrix does not have and that were run for a condition, by a name."""
+def _derived(
+    allowed: Mapping[str, Sequence[CellRecord]], ran: Sequence[RanCell], jobs: CellJobs
+) -> Mapping[str, RanCell]:
+    """Return the cells that the matrix does not have and whose runs show something, by a name."""
+    axes = {name for cell in ran for name in cell.values}
     found: dict[str, RanCell] = {}
     for name, several in allowed.items():
         for cell in several:
             for one in cell.controls:
-                if one.attempt and one.values.keys() & cell.axes.keys():
+                end = _of_attempt(one.attempt) if one.attempt else None
+                if end and one.values.keys() & cell.axes.keys():
                     other = f"{name} {' '.join(one.values.values())}"
-                    known = found.get(other) or RanCell({**cell.axes, **one.values})
-                    end = _of_attempt(one.attempt)
-                    found[other] = replace(known, ends=[*known.ends, *([end] if end else [])], refused=end is None)
+                    values = {axis: value for axis, value in one.values.items() if axis in axes}
+                    new = RanCell({**cell.axes, **values}, _facts(cell, one, jobs), derived=True)
+                    known = found.get(other, new)
+                    found[other] = replace(known, ends=[*known.ends, end])
     return found
+
+
+def _facts(cell: CellRecord, control: Controlled, jobs: CellJobs) -> Mapping[str, str]:
+    """Return the facts of a derived cell: those of its job, and on the nodes of its cell those that were seen there."""
+    mine = jobs.facts(cell, f"{CONTROL}-{control.number}")
+    seen = _with_vendor(cell.outcome.facts) if has_same_nodes(cell.axes, control.values) else {}
+    return {**seen, **mine} if mine else {}
 
 
 def _trials(controls: Sequence[Controlled], trials: Sequence[Tried | Shrunk]) -> Trials:

@@ -23,7 +23,8 @@ class RanCell:
 
     `points` are those that its job measures, in its order, each as `size`, `dtype` and `place`. `of_points` are runs of
     one point only; None for one that could not be run. A cell without a `result` was not run. One that is `refused`
-    cannot be run again. Each point of a cell may be a RanCell with its `point`, and with the `number` of the cell.
+    cannot be run again. Each point of a cell may be a RanCell with its `point`, and with the `number` of the cell. The
+    matrix does not have one that is `derived`.
     """
 
     values: Mapping[str, str]
@@ -33,6 +34,7 @@ class RanCell:
     of_points: Sequence[tuple[Mapping[str, str], RunEnd | None]] = ()
     number: int | None = None
     point: Mapping[str, str] = field(default_factory=dict)
+    derived: bool = False
     result: bool = True
     refused: bool = False
 
@@ -48,7 +50,8 @@ def space_of(cells: Sequence[RanCell]) -> Space:
     facts = {name: found for name in names if (found := _follows(name, cells, axes))}
     whole = tuple({**cell.values, **dict(_facts_of(cell, facts))} for cell in cells)
     numbers = tuple(place if cell.number is None else cell.number for place, cell in enumerate(cells))
-    return Space(whole, axes, dict(_ordered(whole, (*axes, *facts))), numbers)
+    derived = sum(1 << place for place, cell in enumerate(cells) if cell.derived)
+    return Space(whole, axes, dict(_ordered(whole, (*axes, *facts))), numbers, derived=derived)
 
 
 _Rule = tuple[tuple[str, ...], Mapping[tuple[str | None, ...], str]]

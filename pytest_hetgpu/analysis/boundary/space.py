@@ -55,6 +55,8 @@ class Space:
     numbers: Sequence[int] = ()
     #: names of which only a threshold makes sense
     thresholds: frozenset[str] = frozenset()
+    #: cells that the matrix does not have
+    derived: int = 0
 
     @cached_property
     def everything(self) -> int:

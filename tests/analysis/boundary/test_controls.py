@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
+
+import pytest
 
 from pytest_hetgpu.analysis.boundary.condition import State
-from pytest_hetgpu.analysis.boundary.controls import Control, next_control
+from pytest_hetgpu.analysis.boundary.controls import Control, next_control, next_derived
 from pytest_hetgpu.analysis.boundary.jobs import CellJobs
 from pytest_hetgpu.analysis.boundary.of_run import MatrixRuns, matrices_of
-from pytest_hetgpu.analysis.boundary.words import state_text
+from pytest_hetgpu.analysis.boundary.words import state_text, where
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.outcome import Attempt, Outcome
 from pytest_hetgpu.model.records import Measurement, MessagePoint
 from pytest_hetgpu.model.verdict import Kind, Verdict
+from pytest_hetgpu.planning.derived import Alias, DerivedCell, Doubts
+from pytest_hetgpu.planning.variant import Variant
 from pytest_hetgpu.store.cells import NEVER_STARTED, CellRecord
 from pytest_hetgpu.store.events import Controlled
 
@@ -56,7 +61,7 @@ def loop(cells: list[CellRecord], fails: str, most: int = 20) -> tuple[list[Cont
         if control.repeats:
             kind, key = (Kind.CRASH, KEY) if bad else (Kind.PASSED, "")
             attempt = Attempt(kind, key, "", "log", 1.0)
-            event = Controlled("m", control.scenario, "l", len(made), KEY, "r", values=control.point, attempt=attempt)
+            event = Controlled("m", control.scenario, "l", len(made), KEY, "r", values=control.values, attempt=attempt)
             cells[at] = replace(cells[at], controls=(*cells[at].controls, event))
         else:
             cells[at] = replace(cells[at], outcome=CRASHED if bad else PASSED)
@@ -109,7 +114,7 @@ def test_single_sizes_of_a_sweep() -> None:
     made, matrix = loop(cells, "guarded")
     (one,) = matrix.summaries()
     assert one.state == "established"
-    assert "8K" in [control.point["size"] for control in made if control.point]
+    assert "8K" in [control.values["size"] for control in made if control.values]
     assert any(literal.axis == "size" and literal.values == ("4K",) for term in one.terms for literal in term)
 
 
@@ -123,3 +128,93 @@ def test_a_flaky_failure_has_a_rate() -> None:
     (matrix,) = matrices_of(cells)
     (one,) = matrix.summaries()
     assert state_text(one) == "flaky (3 of 4 runs fail, 30 to 95 %) after 1 further run"
+
+
+class Settings(CellJobs):
+    """Transport tcp has the setting `tls`. A derived cell has two ranks, others have four."""
+
+    def facts(self, cell: CellRecord, attempt: str = "") -> Mapping[str, str]:
+        own = {"tls": "tcp"} if cell.axes["transport"] == "tcp" and attempt != "control-1" else {}
+        return {"family": "ucx", "ranks": "2" if attempt == "control-2" else "4", **own}
+
+
+WITHOUT = {"transport": "tcp without tls"}
+FEWER = {"workload": "guarded with 2 ranks"}
+FAILS_WITH_TCP = [
+    replace(one, outcome=CRASHED if one.axes["transport"] == "tcp" else PASSED)
+    for one in (cell(transport, workload) for transport in ("tcp", "shm", "rc") for workload in ("guarded", "send"))
+]
+
+
+def with_control(number: int, values: Mapping[str, str], kind: Kind, key: str = "") -> MatrixRuns:
+    """The runs of a matrix whose first cell has a derived one."""
+    event = Controlled(
+        "m", "tcp-guarded", "l", number, KEY, "r", values=values, attempt=Attempt(kind, key, "", "", 1.0)
+    )
+    first = replace(FAILS_WITH_TCP[0], controls=(event,))
+    (matrix,) = matrices_of([first, *FAILS_WITH_TCP[1:]], Settings())
+    return matrix
+
+
+def where_of(matrix: MatrixRuns) -> str:
+    return where(list(matrix.summaries())[-1])
+
+
+def test_aliases_are_doubts() -> None:
+    (matrix,) = matrices_of(FAILS_WITH_TCP, Settings())
+    assert where_of(matrix) == "transport=tcp (i.e. tls=tcp)"
+    asked: list[tuple[str, str, Doubts]] = []
+
+    def derive(*args: Any) -> list[DerivedCell]:
+        asked.append(args)
+        return [DerivedCell(WITHOUT, Variant(dropped=frozenset({"tls"})), "without tls")]
+
+    control = next_derived((matrix,), {}, derive)
+    assert asked == [("m", "tcp-guarded", Doubts([Alias("transport", "tls")], ranks=True))]
+    assert control
+    assert (control.scenario, control.repeats, control.values) == ("tcp-guarded", True, WITHOUT)
+    assert (control.reason, control.variant.dropped) == ("without tls", frozenset({"tls"}))
+    assert next_derived((matrix,), {}, lambda *_: []) is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "text"),
+    [
+        (Kind.PASSED, "", "transport=tcp (i.e. tls=tcp)"),
+        (Kind.CRASH, KEY, "transport=tcp or tcp without tls"),
+        (Kind.CRASH, "other", "transport=tcp (i.e. tls=tcp)"),
+        (Kind.UNKNOWN, "", "transport=tcp (i.e. tls=tcp)"),
+    ],
+)
+def test_a_setting_less_shows_whether_it_is_the_value_or_the_setting(kind: Kind, key: str, text: str) -> None:
+    matrix = with_control(1, WITHOUT, kind, key)
+    found = [one for one in matrix.summaries() if one.key == KEY]
+    assert [where(one) for one in found] == [text]
+    shown = [one.shown for one in found[0].required if "tcp without tls" in one.values]
+    assert shown == ([("passes",)] if kind is Kind.PASSED else [(key,)] if key == "other" else [])
+
+
+def test_a_derived_cell_that_shows_nothing_leaves_no_gap() -> None:
+    """An end of another kind says nothing about a failure, and no other cell has that value."""
+    before, *others = (with_control(1, WITHOUT, kind, key).conditions[0] for kind, key in ENDS)
+    assert all(one.state is before.state for one in others)
+
+
+ENDS = ((Kind.PASSED, ""), (Kind.CRASH, "other"), (Kind.UNKNOWN, ""))
+
+
+def test_fewer_ranks_become_a_fact() -> None:
+    matrix = with_control(2, FEWER, Kind.PASSED)
+    assert where_of(matrix) == "transport=tcp (i.e. tls=tcp) and ranks=4"
+    matrix = with_control(2, FEWER, Kind.CRASH, KEY)
+    assert where_of(matrix).startswith("transport=tcp")
+    assert "ranks" not in where_of(matrix)
+
+
+def test_a_flaky_failure_has_no_derived_cells() -> None:
+    cells = [replace(FAILS_WITH_TCP[0], controls=(PASSED_ONCE,)), *FAILS_WITH_TCP[1:]]
+    (matrix,) = matrices_of(cells, Settings())
+    assert next_derived((matrix,), {}, lambda *_: [DerivedCell(WITHOUT, Variant(), "without tls")]) is None
+
+
+PASSED_ONCE = Controlled("m", "tcp-guarded", "l", 1, KEY, "r", attempt=Attempt(Kind.PASSED, "", "", "log", 1.0))
