@@ -33,6 +33,7 @@ def gaps(space: Space, seen: Observations, term: Term) -> list[Gap]:
     inside = seen.failing & term.mask
     found = [gap for one in term.literals for gap in _of_literal(space, seen, term, one)]
     found += [gap for name in space.axes for gap in _of_axis(space, term, name, inside)]
+    found += [gap for one in term.literals for gap in _of_values(space, term, one, inside)]
     left = term.mask & ~inside & ~seen.passing
     if inside.bit_count() < _FEWEST and left:
         found.append(Gap(left))
@@ -88,6 +89,28 @@ def _of_axis(space: Space, term: Term, name: str, inside: int) -> Iterator[Gap]:
                 yield Gap(end)
     elif len(wanted) > 1 and sum(bool(mask & inside) for mask in wanted) == 1:
         yield Gap(term.mask & ~next(mask for mask in wanted if mask & inside))
+
+
+def _of_values(space: Space, term: Term, one: Candidate, inside: int) -> Iterator[Gap]:
+    """Yield a gap for each value of a set whose failing cells have one value only on another axis.
+
+    They may fail for that value: two conditions look like one with a set. A set of most values is rather an exception.
+    """
+    some = one.literal.values
+    if one.literal.relation is not Relation.ONE_OF or 2 * len(some) > len(space.masks[one.literal.axis]):
+        return
+    named = {each.literal.axis for each in term.literals}
+    for value in some:
+        cells = term.mask & space.masks[one.literal.axis][value]
+        failing = cells & inside
+        left = cells & ~failing
+        for name in space.axes:
+            if name not in named and left:
+                alone = [mask for mask in space.masks[name].values() if mask & failing]
+                other = left & ~alone[0] if len(alone) == 1 else 0
+                left = other or left
+        if left != cells & ~failing:
+            yield Gap(left)
 
 
 def neighbours(space: Space, cells: int, among: int) -> int:

@@ -82,3 +82,30 @@ def test_a_cell_seen_both_ways_makes_its_condition_flaky() -> None:
     (flaky,) = conditions(SPACE, seen)
     assert flaky.state is State.FLAKY
     assert [one.literal.values for one in flaky.found.terms[0].literals] == [("guarded",)]
+
+
+def test_a_set_whose_values_fail_on_different_other_values_is_not_established() -> None:
+    """Over tcp the guarded cells fail that send, over shm those that receive: two conditions may look like one."""
+    names = ("transport", "memory", "workload")
+    values = (("tcp", "shm", "rc", "dc"), ("host", "guarded"), ("send", "receive", "reduce"))
+    cells = tuple(dict(zip(names, cell, strict=True)) for cell in itertools.product(*values))
+    fails = {("tcp", "guarded", "send"), ("shm", "guarded", "receive")}
+    passes = {
+        ("rc", "guarded", "send"),
+        ("dc", "guarded", "receive"),
+        ("tcp", "host", "send"),
+        ("shm", "host", "receive"),
+    }
+    seen = {}
+    for place, cell in enumerate(cells):
+        if tuple(cell.values()) in fails:
+            seen[place] = failed("f") * 3
+        elif tuple(cell.values()) in passes:
+            seen[place] = OK
+    space = Space(cells, names)
+    (one,) = conditions(space, seen)
+    assert one.state is State.OPEN
+    assert one.separating is not None
+    asked = cells[one.separating]
+    assert (asked["memory"], asked["transport"] in ("tcp", "shm")) == ("guarded", True)
+    assert tuple(asked.values()) not in fails | passes

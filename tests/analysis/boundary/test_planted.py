@@ -78,8 +78,8 @@ def two(seed: int, rate: float, *, one_key: bool) -> Iterator[tuple[bool, bool, 
         yield (one.found.mask ^ true) & ~ignored == 0, one.state is State.ESTABLISHED, further
 
 
-@pytest.mark.nightly(reason="spaces of thousands of cells, with controls: eight minutes")
-@pytest.mark.parametrize(("rate", "one_key", "exact"), [(1.0, False, 0.95), (0.8, False, 0.9), (1.0, True, 0.6)])
+@pytest.mark.nightly(reason="spaces of thousands of cells, with controls: ten minutes")
+@pytest.mark.parametrize(("rate", "one_key", "exact"), [(1.0, False, 0.95), (0.8, False, 0.9), (1.0, True, 0.85)])
 def test_two_conditions(rate: float, one_key: bool, exact: float) -> None:
     results = [one for seed in range(12) for one in two(seed, rate, one_key=one_key)]
     assert statistics.mean(found for found, _, _ in results) >= exact
