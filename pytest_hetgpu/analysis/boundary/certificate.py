@@ -102,14 +102,12 @@ def _of_values(space: Space, term: Term, one: Candidate, inside: int) -> Iterato
     named = {each.literal.axis for each in term.literals}
     for value in some:
         cells = term.mask & space.masks[one.literal.axis][value]
-        failing = cells & inside
-        left = cells & ~failing
+        left, found = cells & ~inside, False
         for name in space.axes:
-            if name not in named and left:
-                alone = [mask for mask in space.masks[name].values() if mask & failing]
-                other = left & ~alone[0] if len(alone) == 1 else 0
-                left = other or left
-        if left != cells & ~failing:
+            alone = [mask for mask in space.masks[name].values() if mask & cells & inside]
+            if name not in named and len(alone) == 1 and left & ~alone[0]:
+                left, found = left & ~alone[0], True
+        if found:
             yield Gap(left)
 
 
