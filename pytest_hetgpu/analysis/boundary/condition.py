@@ -163,7 +163,7 @@ def judged(space: Space, found: Found, untried: int | None = None) -> Boundary:
     for term in found.terms:
         if (seed := next(places(left.failing & term.mask), None)) is not None:
             weights = weighed(hypotheses(space, left, seed))
-            rivals += [one for one, weight in weights if weight > _LIKELY and one.mask != term.mask]
+            rivals += [one for one, weight in weights if weight > _LIKELY and (one.mask ^ term.mask) & ~space.derived]
         left = without(left, term.mask)
     may_run = space.everything if untried is None else untried
     cell = next_cell(space, seen, found.terms, may_run & ~seen.failing & ~seen.passing)

@@ -93,8 +93,8 @@ def summary(space: Space, runs: Runs, condition: Boundary, trials: Trials = Tria
     return Summary(
         found.key,
         condition.state.value,
-        tuple(tuple(one.literal for one in term.literals) for term in found.terms),
-        tuple((one.literal, alias) for one in literals.values() for alias in one.aliases),
+        tuple(tuple(_of_matrix(space, one.literal) for one in term.literals) for term in found.terms),
+        tuple((_of_matrix(space, one.literal), alias) for one in literals.values() for alias in one.aliases),
         support,
         tuple(line for term in found.terms for one in term.literals for line in _required(space, runs, term, one)),
         tuple(_no_effect(space, found.terms, failing)),
@@ -105,7 +105,7 @@ def summary(space: Space, runs: Runs, condition: Boundary, trials: Trials = Tria
         (failed, failed + passed),
         _values(space, condition.separating, found.seen.passing),
         matching,
-        {literal: rest for literal in literals if (rest := _left_out(space, literal))},
+        {one: rest for literal in literals if (rest := _left_out(space, one := _of_matrix(space, literal)))},
     )
 
 
@@ -116,8 +116,20 @@ def _values(space: Space, cell: int | None, passing: int) -> Mapping[str, str]:
     return {name: value for name, value in space.cells[cell].items() if name in space.axes}
 
 
+def _of_matrix(space: Space, literal: Literal) -> Literal:
+    """Return a literal without the values that only derived cells have; they are in other lines of the report."""
+    if literal.relation is not Relation.ONE_OF:
+        return literal
+    values = tuple(value for value in literal.values if value in _matrix_values(space, literal.axis))
+    return Literal(literal.axis, Relation.ONE_OF if len(values) > 1 else Relation.EQUAL, values or literal.values)
+
+
+def _matrix_values(space: Space, axis: str) -> list[str]:
+    return [value for value, mask in space.masks[axis].items() if mask & ~space.derived]
+
+
 def _left_out(space: Space, literal: Literal) -> tuple[str, ...]:
-    values = list(space.masks[literal.axis])
+    values = _matrix_values(space, literal.axis)
     if literal.relation is Relation.NOT:
         return literal.values
     if literal.relation is Relation.ONE_OF and 2 * len(literal.values) > len(values):

@@ -181,7 +181,7 @@ def test_aliases_are_doubts() -> None:
     ("kind", "key", "text"),
     [
         (Kind.PASSED, "", "transport=tcp (i.e. tls=tcp)"),
-        (Kind.CRASH, KEY, "transport=tcp or tcp without tls"),
+        (Kind.CRASH, KEY, "transport=tcp"),
         (Kind.CRASH, "other", "transport=tcp (i.e. tls=tcp)"),
         (Kind.UNKNOWN, "", "transport=tcp (i.e. tls=tcp)"),
     ],
@@ -191,6 +191,8 @@ def test_a_setting_less_shows_whether_it_is_the_value_or_the_setting(kind: Kind,
     found = [one for one in matrix.summaries() if one.key == KEY]
     assert [where(one) for one in found] == [text]
     shown = [one.shown for one in found[0].required if "tcp without tls" in one.values]
+    effects = dict(found[0].no_effect)
+    assert ("transport" in effects) is (key == KEY)
     assert shown == ([("passes",)] if kind is Kind.PASSED else [(key,)] if key == "other" else [])
 
 
