@@ -89,7 +89,7 @@ def test_a_set_whose_values_fail_on_different_other_values_is_not_established() 
     names = ("transport", "memory", "workload", "dtype")
     values = (("tcp", "shm", "rc", "dc"), ("host", "guarded"), ("send", "receive"), ("int8", "int16"))
     cells = tuple(dict(zip(names, cell, strict=True)) for cell in itertools.product(*values))
-    seen = {}
+    seen: dict[int, tuple[RunEnd, ...]] = {}
     for place, (transport, memory, workload, _) in enumerate(map(dict.values, cells)):
         if memory == "host" or transport in ("rc", "dc"):
             seen[place] = OK
