@@ -38,7 +38,10 @@ def run(stacks_here: Callable[[str], Path], tmp_path: Path) -> Callable[..., Pat
             [*argv, *options], cwd=tmp_path, env=environ, capture_output=True, text=True, check=False, timeout=900
         )
         assert done.returncode in (0, 1), done.stdout + done.stderr
-        return (tmp_path / "reports" / "latest").resolve()
+        assert "INTERNALERROR" not in done.stdout + done.stderr
+        folder = (tmp_path / "reports" / "latest").resolve()
+        assert (folder / "index.html").is_file(), done.stdout + done.stderr
+        return folder
 
     return ran
 

@@ -12,13 +12,14 @@ from jsonschema import Draft202012Validator
 from pytest_hetgpu.analysis.boundary.words import where
 from pytest_hetgpu.cli.main import main
 from pytest_hetgpu.model.failure import Signature
-from pytest_hetgpu.model.outcome import Outcome
+from pytest_hetgpu.model.outcome import Attempt, Outcome
 from pytest_hetgpu.model.verdict import Kind, Verdict
-from pytest_hetgpu.reporting.boundary import boundaries, of_cell
+from pytest_hetgpu.reporting.boundary import boundaries, of_cell, page_conditions
 from pytest_hetgpu.reporting.boundary_file import boundary_json
 from pytest_hetgpu.reporting.boundary_lines import boundary_lines
 from pytest_hetgpu.reporting.report import build
-from pytest_hetgpu.store.cells import NEVER_STARTED, CellRecord, CellState
+from pytest_hetgpu.store.cells import NEVER_STARTED, CellRecord, CellState, RunRecord
+from pytest_hetgpu.store.events import Controlled
 from tests.reporting.report_samples import RERUN
 
 KEY = "SIGSEGV@libuct.so!put"
@@ -127,3 +128,17 @@ def test_an_open_condition_has_its_rivals_and_the_cell_that_parts_them() -> None
     assert only.state == "open"
     assert {lines["where"], *lines["rivals"].split("; ")} == {"transport=tcp", "workload=guarded"}
     assert lines["not tried"] in ("transport=tcp workload=send", "transport=shm workload=guarded")
+
+
+def test_a_cell_that_the_matrix_does_not_have_is_not_counted() -> None:
+    failed = Attempt(Kind.CRASH, KEY, "", "log", 1.0)
+    control = Controlled("m", "tcp-guarded", "l", 1, KEY, "r", values={"transport": "tcp without x"}, attempt=failed)
+    cells = [replace(one, controls=(control,)) if one.scenario == "tcp-guarded" else one for one in CELLS[:-1]]
+    found = dict(boundaries(cells))
+    ((only,),) = found.values()
+    lines = dict(boundary_lines(only))
+    assert lines["where"] == "workload=guarded (i.e. memory=guarded)"
+    assert lines["support"] == "all 2 matching cells fail this way (all were run), 0 of 6 others"
+    assert lines["no effect"] == "transport (tcp, shm, tcp without x)"
+    (condition,) = page_conditions(found, RunRecord(tuple(cells)))
+    assert condition["cells"] == f"{0b11000000:x}"

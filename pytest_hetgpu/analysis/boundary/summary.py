@@ -74,17 +74,18 @@ class Trials:
 
 
 def summary(space: Space, runs: Runs, condition: Boundary, trials: Trials = Trials()) -> Summary:
-    """Return the facts about a condition, with what was tried for it."""
+    """Return the facts about a condition, with what was tried for it. Numbers are of cells that the matrix has."""
     found = condition.found
     # A lost network is no failure that counts for all of them.
     tried = union(1 << cell for cell in runs) if found.key else found.seen.failing | found.seen.passing
     failing = found.seen.failing
-    matching = space.numbers_of(found.mask)
-    beyond = space.numbers_of(tried & ~found.mask) - matching
+    inside, tried = found.mask & ~space.derived, tried & ~space.derived
+    matching = space.numbers_of(inside)
+    beyond = space.numbers_of(tried & ~inside) - matching
     support = Support(
         len(matching),
-        len(space.numbers_of(found.mask & tried)),
-        len(space.numbers_of(found.mask & failing)),
+        len(space.numbers_of(inside & tried)),
+        len(space.numbers_of(inside & failing)),
         len(beyond),
         len(beyond & space.numbers_of(failing)),
     )
