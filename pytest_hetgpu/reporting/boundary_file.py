@@ -27,7 +27,7 @@ class LiteralFields:
 
 @dataclass(frozen=True, slots=True)
 class RequiredFields:
-    """Ends of cells with other values of an axis: `passes`, `not run`, or keys of failures."""
+    """Ends of cells with other values of an axis, or `without it`: `passes`, `not run`, or keys of failures."""
 
     axis: str
     values: list[str]

@@ -130,3 +130,34 @@ def test_another_value_is_a_usage_error(run_pytest: Run, value: str) -> None:
     done = run_pytest("--hetgpu-matrix", "demo.yaml", f"--hetgpu-controls={value}")
     assert done.ret == 4
     done.stderr.fnmatch_lines([f"ERROR: --hetgpu-controls: '{value}' is not a number from 0 on, nor auto"])
+
+
+TWO_KINDS = """\
+name: demo
+hardware:
+  good: {platform: cpu}
+  bad: {platform: cpu, env: {BEHAVE: crash}}
+axes:
+  placement: {mixed: [good, bad]}
+  transport: {ob1-tcp: {family: ob1}}
+  workload: {allreduce: {sizes: [8, 1K]}}
+"""
+
+
+def test_a_cell_on_two_kinds_of_hardware_is_run_on_each_alone(run_pytest: Run, latest: Latest) -> None:
+    Path("demo.yaml").write_text(TWO_KINDS)
+    done = run_pytest("--hetgpu-matrix", "demo.yaml", "--hetgpu-controls", "9")
+    assert done.ret == 1
+    run = latest()
+    ended = [(one["values"].get("placement"), one["attempt"]["kind"]) for one in controls(run)]
+    assert ended == [
+        *[(None, "crash")] * 2,
+        ("[good, good]", "passed"),
+        ("[bad, bad]", "crash"),
+        ("[bad, good]", "crash"),
+    ]
+    done.stdout.fnmatch_lines(["  where       BEHAVE=crash", "*", "  required    BEHAVE: without it passes"])
+    assert (run / "index.html").is_file()
+    before = (run / "boundary.json").read_text()
+    assert main(["report", str(run)]) == 0
+    assert (run / "boundary.json").read_text() == before

@@ -75,17 +75,15 @@ class MatrixRuns:
 
     @cached_property
     def conditions(self) -> tuple[Boundary, ...]:
-        """The condition of each key.
+        """The condition of each key with which a cell of the matrix failed.
 
         If the values do not explain a failure with one term, time and hosts may.
         """
         found = conditions(self.space, self.runs, self.untried)
-        if all(map(_is_plain, found)):
-            return found
-        wider = conditions(self.wider, self.runs, self.untried)
-        return tuple(
-            other if not _is_plain(one) and _is_plain(other) else one for one, other in zip(found, wider, strict=True)
-        )
+        if not all(map(_is_plain, found)):
+            wider = zip(found, conditions(self.wider, self.runs, self.untried), strict=True)
+            found = tuple(other if not _is_plain(one) and _is_plain(other) else one for one, other in wider)
+        return tuple(one for one in found if one.found.seen.failing & ~self.space.derived)
 
     @cached_property
     def wider(self) -> Space:

@@ -62,6 +62,7 @@ class Summary:
 
 
 PASSES, NOT_RUN = "passes", "not run"
+NO_VALUE = "without it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,17 +140,17 @@ def _left_out(space: Space, literal: Literal) -> tuple[str, ...]:
 
 
 def _required(space: Space, runs: Runs, term: Term, one: Candidate) -> Iterator[Required]:
-    """Yield the ends of cells with values outside of a literal, equal ones together."""
+    """Yield the ends of cells with values outside of a literal, or without any; equal ones together."""
     others = space.everything
     for literal in term.literals:
         if literal is not one:
             others &= literal.mask
-    masks = space.masks[one.literal.axis]
+    axis = one.literal.axis
     shown: dict[tuple[str, ...], list[str]] = {}
-    for value, mask in masks.items():
+    for value, mask in (*space.masks[axis].items(), (NO_VALUE, space.everything & ~space.having(axis))):
         if cells := mask & others & ~one.mask:
             shown.setdefault(tuple(_shown(runs, cells)), []).append(value)
-    yield from (Required(one.literal.axis, tuple(values), what) for what, values in shown.items())
+    yield from (Required(axis, tuple(values), what) for what, values in shown.items())
 
 
 def _shown(runs: Runs, cells: int) -> Iterator[str]:
