@@ -74,6 +74,7 @@ def counted(folder: Path, *given: str, **env: str) -> Counted:
     environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     environ |= {"PYTHONPATH": f"{folder}{os.pathsep}{ROOT}", "COUNTED": str(out), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     environ |= {"HETGPU_STACKS": str(folder / "stacks"), "HETGPU_LEASES": str(folder / "leases"), **env}
+    environ |= {"PYTHONDONTWRITEBYTECODE": "1"}  # else a first run writes a file for each module
     command = (sys.executable, "-m", "pytest", "-p", "cost_counter", "-p", "no:cacheprovider")
     plugin = () if "no:hetgpu" in given else ("-p", "pytest_hetgpu.plugin")
     done = subprocess.run(

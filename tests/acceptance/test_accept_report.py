@@ -134,7 +134,6 @@ rules:
 EXPECT_RULE = "expect:\n  - {where: {how: network}, outcome: network_failure, signature: no-route@rack7}\n"
 
 
-@pytest.mark.parametrize("mode", [(), ("-n", "2")])
 def test_own_rules_give_keys_to_workers_and_when_judged_again(
     run_pytest: Run, matrix: Write, report: Run, mine: Path, mode: tuple[str, ...]
 ) -> None:
