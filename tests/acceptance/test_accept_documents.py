@@ -13,6 +13,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -112,7 +113,7 @@ def test_a_command_works(
         done = start(place, *arguments, *more)
         assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     elif command.program == "sqlite3":
-        with sqlite3.connect(place / arguments[0]) as database:
+        with closing(sqlite3.connect(place / arguments[0])) as database:
             database.execute(arguments[1])
     else:
         monkeypatch.setattr(sys, "stdin", io.StringIO(""))

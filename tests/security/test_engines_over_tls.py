@@ -55,7 +55,9 @@ def certificates(folder: Path, name: str) -> Path:
         subprocess.run([openssl, *words], cwd=folder, check=True, capture_output=True)
 
     new = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2")
-    made("req", "-x509", *new, "-keyout", "ca-key.pem", "-out", "ca.pem", "-subj", "/CN=ca")
+    # Python 3.13 refuses an authority that does not say what its key is for.
+    uses = ("-addext", "keyUsage=critical,keyCertSign")
+    made("req", "-x509", *new, *uses, "-keyout", "ca-key.pem", "-out", "ca.pem", "-subj", "/CN=ca")
     for file, subject in (("server", name), ("client", "client")):
         out = "cert.pem" if file == "client" else "server.pem"
         key = "key.pem" if file == "client" else "server-key.pem"

@@ -25,9 +25,9 @@ sys.exit(code)
 PATTERNS = """
 import re, sys
 compiled, compile = [], re.compile
-def spy(*given):
+def spy(*given, **named):
     compiled.append(sys._getframe(1).f_globals["__name__"])
-    return compile(*given)
+    return compile(*given, **named)
 re.compile = spy
 from pytest_hetgpu.cli.explain import command
 from pytest_hetgpu.analysis.logs.parse import log_parsers
