@@ -26,8 +26,11 @@ def test_a_text_holds_nothing_that_a_shell_or_an_option_would_take_apart() -> No
     assert parse(odd.text) == odd
 
 
+# Ids without the process: those of all workers must be equal.
 @pytest.mark.parametrize(
-    "text", ["", "x", ME.text + "/more", ME.text.replace("-1/", "-9/"), ME.text.replace("root", ""), "a/" * 11]
+    "text",
+    ["", "x", ME.text + "/more", ME.text.replace("-1/", "-9/"), ME.text.replace("root", ""), "a/" * 11],
+    ids=["empty", "short", "longer", "version", "no-user", "slashes"],
 )
 def test_what_is_no_such_text_has_no_owner(text: str) -> None:
     if text != ME.text:
