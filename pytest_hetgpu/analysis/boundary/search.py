@@ -25,6 +25,8 @@ _ODD = {
     Relation.ONE_OF: 0.2,
     Relation.NOT: 0.3,
 }
+# Of two conditions that hold for the failing cells, the one of the matrix's own values is the plainer one.
+_FACT = 0.05
 # Of one value of an ordered axis only, if the values beyond it were not run: a threshold is likelier.
 _ONE_OF_ORDERED = 0.15
 
@@ -118,8 +120,9 @@ def _oddity(space: Space, literal: Literal, price: float) -> float:
     """Return what a literal costs beside its price; an exception of a fact costs as much as a further literal."""
     if literal.relation is Relation.EQUAL and literal.axis in space.ordered:
         return _ONE_OF_ORDERED
-    exception = literal.relation in (Relation.NOT, Relation.ONE_OF) and literal.axis not in space.axes
-    return _ODD[literal.relation] + (price + _ODD[Relation.ONE_OF]) * exception
+    fact = literal.axis not in space.axes
+    exception = literal.relation in (Relation.NOT, Relation.ONE_OF) and fact
+    return _ODD[literal.relation] + _FACT * fact + (price + _ODD[Relation.ONE_OF]) * exception
 
 
 def _seeds(failing: int) -> Sequence[int]:

@@ -104,3 +104,22 @@ def test_a_set_whose_values_fail_on_different_other_values_is_not_established() 
     seen |= {place: failed("f") for place in range(len(cells)) if place not in seen}
     (one,) = conditions(space, seen)
     assert one.state is State.ESTABLISHED
+
+
+def test_of_a_value_and_a_fact_the_value_is_named() -> None:
+    """Of the cells without an interface, and of the others of UCX, one was run: its transport says more than UCX."""
+    names = ("transport", "workload")
+    cells = [
+        {"transport": transport, "workload": workload, "family": family}
+        for transport, family in (("ob1-tcp", "ob1"), ("ucx-none", "ucx"), ("ucx-tcp", "ucx"))
+        for workload in ("none", "kill", "cut")
+        if (transport == "ucx-none") <= (workload == "none")
+    ]
+    seen = {
+        place: failed("no-transport@ucx") if cell["transport"] == "ucx-none" else OK
+        for place, cell in enumerate(cells)
+        if (cell["transport"], cell["workload"]) != ("ucx-tcp", "none")
+    }
+    seen |= {place: failed(cell["workload"]) for place, cell in enumerate(cells) if cell["workload"] != "none"}
+    one = next(one for one in conditions(Space(tuple(cells), names), seen) if one.found.key == "no-transport@ucx")
+    assert [[literal.literal.values for literal in term.literals] for term in one.found.terms] == [[("ucx-none",)]]
