@@ -111,6 +111,7 @@ def test_what_programs_say_when_they_give_up(line: str, key: str) -> None:
         "[n1:5] common_ucx.c:1 readlink(/sys/x) failed: No such file or directory",
         "[n1][[5,1],0][btl_tcp.c:1:recv_blocking] recv(3) failed: Connection reset by peer (104)",
         "MPIDI_OFI_init(123)......: OFI call failed: Connection refused",
+        "[warn] Epoll MOD(4) on fd 21 failed. Old events were 6; read change was 2 (del): Bad file descriptor",
         "libibverbs: Warning: couldn't load driver 'x': x: cannot open shared object file: No such file or directory",
         "No such file or directory",
         ": Success",

@@ -71,7 +71,7 @@ NOISE = lazy(
             r"^\[\d{6,}\.\d+\] \[|\b(?:UCX|UCC|CL_\w+|TL_\w+) +[A-Z]+ |\bNCCL (?:INFO|WARN|TRACE|CALL|version)\b",
             r"^(?:libfabric:|libibverbs|libnuma|hwloc)",
             r"^\[?[IWEF]\d{4} |^\[[^\[\]\s:]+:\d+(?:\s*:\d+)*\]|^\[\[?\d+,\d+\]",
-            r"Warning\b|WARN(?:ING)?\b|warning:|DATA VALIDATION|^FATAL: {3}|^\s*Error: {3,}|^\s+Error:",
+            r"Warning\b|WARN(?:ING)?\b|warning:|\[warn\] |DATA VALIDATION|^FATAL: {3}|^\s*Error: {3,}|^\s+Error:",
             rf"^(?:\S*/)?(?:{_STARTERS})(?:\[\d+\])?: ",
             # A script's line that failed: bash's and dash's
             r"^[^\s:]{1,200}: (?:line )?\d{1,7}: |^[^\s:]{1,200}\.(?:sh|sbatch|slurm|job|pbs): ",
