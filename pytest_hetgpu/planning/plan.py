@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import functools
 import itertools
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from pytest_hetgpu.config.inventory.hosts import HERE, Host
+from pytest_hetgpu.config.inventory.hosts import Host
 from pytest_hetgpu.config.matrix.matrix import CellSettings, Matrix
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.extensions.fabrics.base import GID_INDEX, FabricKind, gid_arguments, gid_needed
-from pytest_hetgpu.extensions.launchers.base import Launcher, LaunchRequest, Rendezvous
+from pytest_hetgpu.extensions.launchers.base import Launcher, LaunchRequest
 from pytest_hetgpu.extensions.registry import find
 from pytest_hetgpu.extensions.transports.base import Rendering
 from pytest_hetgpu.extensions.workloads.base import Workload
@@ -20,6 +19,7 @@ from pytest_hetgpu.model.job import ON_DEVICE, Hardware, Job, Node, RankContext,
 from pytest_hetgpu.planning import interface_pinning, references
 from pytest_hetgpu.planning.data_paths import paths
 from pytest_hetgpu.planning.placement import DiscoveredNode, SiteFacts, address, bind
+from pytest_hetgpu.planning.rendezvous import rendezvous, torch_variables
 
 
 def plan(matrix: Matrix, scenario: Scenario, site: SiteFacts) -> Job:
@@ -35,8 +35,8 @@ def plan(matrix: Matrix, scenario: Scenario, site: SiteFacts) -> Job:
     launcher = find("launchers", options.launcher, Launcher)()  # type: ignore[type-abstract]
     work = _workload(scenario, settings)
     _check_suitable(scenario, settings, nodes, launcher, work)
-    meeting = _rendezvous(scenario, nodes)
-    ours = _torch_variables(nodes, launcher, meeting) if work.backend else {}
+    meeting = rendezvous(scenario, nodes, settings.master)
+    ours = torch_variables(nodes, launcher, meeting, work.backend)
     contexts, mca = _contexts(settings, nodes, site, work, ours)
     if site.dropped:
         from pytest_hetgpu.planning.dropped import without_settings
@@ -105,27 +105,6 @@ def _workload(scenario: Scenario, settings: CellSettings) -> Workload:
         name = scenario.value("workload")
         raise NotHere(f"{name} calls MPI itself, and has no form in torch.distributed ({backend})")
     return work.with_backend(backend)
-
-
-def _rendezvous(scenario: Scenario, nodes: Sequence[Node]) -> Rendezvous:
-    """Return the rendezvous: the first node by a name that all nodes resolve.
-
-    The port is the cell's own, below the range of ephemeral ports.
-    """
-    first = nodes[0]
-    here = all(node.hardware.runtime == "local" for node in nodes) or len(nodes) == 1
-    address = "127.0.0.1" if here else first.host if first.name in HERE else first.name
-    return Rendezvous(address, 20_000 + zlib.crc32(f"{scenario.matrix}/{scenario.id}".encode()) % 10_000)
-
-
-def _torch_variables(nodes: Sequence[Node], launcher: Launcher, meeting: Rendezvous) -> dict[int, dict[str, str]]:
-    """Return the variables of ranks of torch.distributed besides the transport's settings, by node.
-
-    Without OMP_NUM_THREADS each rank would use all cores of its host and slow down its neighbours.
-    """
-    each = {"OMP_NUM_THREADS": "1", **launcher.environment(meeting)}
-    own = launcher.per_node and len(nodes) > 1
-    return {node.index: {**each, **({"HETGPU_NODE": str(node.index)} if own else {})} for node in nodes}
 
 
 def _is_multi_host(nodes: Sequence[Node]) -> bool:

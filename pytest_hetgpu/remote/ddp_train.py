@@ -15,7 +15,7 @@ def main() -> None:
     """Train, and compare every parameter with rank 0's, bit by bit."""
     options = arguments()
     world = join(options.backend, options.memory)
-    model = make_model(options.hidden, world.device, DTYPE)
+    model = make_model(options.model, options.hidden, world.device, DTYPE)
     devices = [world.device] if world.device.type == "cuda" else None
     data = make_data(options.samples, world.device, DTYPE)
     record = train(world, DistributedDataParallel(model, device_ids=devices), data, options, (world.rank, world.ranks))

@@ -21,9 +21,9 @@ def main() -> None:
     options = arguments()
     world = join(options.backend, options.memory)
     data = make_data(options.samples, world.device, DTYPE)
-    alone = make_model(options.hidden, world.device, DTYPE)
+    alone = make_model(options.model, options.hidden, world.device, DTYPE)
     train(world, alone, data, options, (0, 1))
-    model = make_model(options.hidden, world.device, DTYPE)
+    model = make_model(options.model, options.hidden, world.device, DTYPE)
     mesh = init_device_mesh(world.device.type, (world.ranks,))
     for layer in model:
         if any(True for _ in layer.parameters()):

@@ -17,6 +17,7 @@ from torch_world import ProcessGroup, leave
 
 SEED = 20240229
 FEATURES = 32
+PIXELS = 4, 8  # a sample's features as rows and columns, for convolutions
 LEAST_FALL = 0.5  # the last epoch's loss is at most this part of the first's
 
 
@@ -43,7 +44,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--samples", type=int, default=4096)
     parser.add_argument("--batch", type=int, default=64, help="samples per rank and step")
-    parser.add_argument("--hidden", type=int, default=64, help="units of the hidden layer")
+    parser.add_argument("--hidden", type=int, default=64, help="units or channels of the hidden layers")
+    parser.add_argument("--model", choices=("mlp", "cnn"), default="mlp")
     return parser.parse_args()
 
 
@@ -56,11 +58,21 @@ def make_data(samples: int, device: torch.device, dtype: torch.dtype) -> Trainin
     return TrainingData(inputs.to(device, dtype), targets.to(device, dtype))
 
 
-def make_model(hidden: int, device: torch.device, dtype: torch.dtype) -> torch.nn.Module:
+def make_model(kind: str, hidden: int, device: torch.device, dtype: torch.dtype) -> torch.nn.Module:
     """Make the network with its first weights, the same on every rank."""
     torch.manual_seed(SEED)
-    layers = (torch.nn.Linear(FEATURES, hidden), torch.nn.ReLU(), torch.nn.Linear(hidden, 1))
-    return torch.nn.Sequential(*layers).to(device, dtype)
+    nn = torch.nn
+    if kind == "cnn":
+        convolutions = (
+            nn.Conv2d(1, hidden, 3, padding=1),
+            nn.ReLU(),
+            nn.Conv2d(hidden, hidden, 3, stride=2, padding=1),
+            nn.ReLU(),
+        )
+        pixels = PIXELS[0] * PIXELS[1] // 4
+        layers = (nn.Unflatten(1, (1, *PIXELS)), *convolutions, nn.Flatten(), nn.Linear(pixels * hidden, 1))
+        return nn.Sequential(*layers).to(device, dtype)
+    return nn.Sequential(nn.Linear(FEATURES, hidden), nn.ReLU(), nn.Linear(hidden, 1)).to(device, dtype)
 
 
 def train(

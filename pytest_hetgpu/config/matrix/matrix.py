@@ -29,8 +29,8 @@ MAIN_AXES = ("placement", "transport", "workload")
 class AxisValue:
     """One value of an axis, with its settings `raw` as source text.
 
-    `kind` is the family of a transport or the kind of a workload. `nodes` and `launch_from` name the hardware of a
-    placement.
+    `kind` is the family of a transport or the kind of a workload. `nodes`, `launch_from` and `master` name the hardware
+    of a placement.
     """
 
     axis: str
@@ -42,6 +42,7 @@ class AxisValue:
     nodes: tuple[str, ...] = ()
     text: str = ""
     launch_from: str = ""
+    master: str = ""
 
     def line(self, key: str, part: str | None = None) -> int:
         """Return the line that sets `key` (or the variable `part` of a map)."""
@@ -81,7 +82,7 @@ class ReferenceRule:
 
 
 class CellSettings(NamedTuple):
-    """The combined settings of one cell; an empty `launch_from` means that the first node starts the job."""
+    """The combined settings of one cell; the first node starts the job, or is the master, if none is named."""
 
     options: Options
     transport: Transport
@@ -89,6 +90,7 @@ class CellSettings(NamedTuple):
     workload: Workload
     nodes: tuple[str, ...]
     launch_from: str = ""
+    master: str = ""
 
     @property
     def hardware(self) -> tuple[str, ...]:
@@ -142,6 +144,7 @@ class Matrix:
             workload=self._cached("workload", (workload, *further), self._workload),
             nodes=placement.nodes,
             launch_from=placement.launch_from,
+            master=placement.master,
         )
 
     def words_of(self, axis: str, value: str) -> tuple[str, ...]:

@@ -212,6 +212,9 @@ class PlacementShape(Options):
     launch_from: Annotated[Name, Field(description="hardware of a node without ranks that starts the job")] | None = (
         None
     )
+    master: Annotated[Name, Field(description="hardware of the node that MASTER_ADDR names; else the first")] | None = (
+        None
+    )
 
 
 class RuleShape(Shape):

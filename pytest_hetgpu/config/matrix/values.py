@@ -22,7 +22,7 @@ from pytest_hetgpu.extensions.workloads.base import Workload
 from pytest_hetgpu.model.job import Origin
 from pytest_hetgpu.model.messages import known, show
 
-_STRUCTURE = frozenset(("family", "kind", "nodes", "launch_from"))
+_STRUCTURE = frozenset(("family", "kind", "nodes", "launch_from", "master"))
 # An exclude may name its axes beside these keys.
 _RESERVED = ("where", "reason", "issue")
 _NUMBER = re.compile(r"[+-]?[0-9]+(?:\.[0-9]+)?")
@@ -193,9 +193,12 @@ class AxisReader:
             self.diagnostics.add(
                 node.lines["launch_from"], f"{place}.launch_from: unknown hardware {shape.launch_from!r} {hint}"
             )
+        if shape.master and shape.master not in shape.nodes:
+            hint = known(shape.master, shape.nodes)
+            self.diagnostics.add(node.lines["master"], f"{place}.master: no node is {shape.master!r} {hint}")
         raw = {key: value for key, value in plain(node).items() if key not in _STRUCTURE}
-        control = shape.launch_from or ""
-        return AxisValue("placement", name, raw, node, self.origin(line), nodes=shape.nodes, launch_from=control)
+        by = {"launch_from": shape.launch_from or "", "master": shape.master or ""}
+        return AxisValue("placement", name, raw, node, self.origin(line), nodes=shape.nodes, **by)
 
     def inline(self, axis: str, node: source.Mapping) -> AxisValue | None:
         """Read a value that an include defines; it needs a `name`."""

@@ -13,10 +13,11 @@ from pytest_hetgpu.model.old_spellings import KeepsOldNames, Renamed
 
 @dataclass(frozen=True, slots=True)
 class Rendezvous:
-    """The meeting point of ranks of torch.distributed: a name of the first node that all nodes resolve, and a port."""
+    """The meeting point of ranks of torch.distributed: a node by a name that all nodes resolve, a port, its index."""
 
     address: str = "127.0.0.1"
     port: int = 29500
+    index: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,7 +61,7 @@ def _agent(start: LaunchRequest, index: int, context: RankContext) -> Iterator[s
         meeting = start.rendezvous
         yield from ("--node-rank", str(index), "--rdzv-backend", "c10d", "--rdzv-id", str(meeting.port))
         yield from ("--rdzv-endpoint", f"{meeting.address}:{meeting.port}")
-        yield from ("--rdzv-conf", f"is_host={'true' if index == 0 else 'false'}")
-        yield from ("--local-addr", meeting.address if index == 0 else context.host)
+        yield from ("--rdzv-conf", f"is_host={'true' if index == meeting.index else 'false'}")
+        yield from ("--local-addr", meeting.address if index == meeting.index else context.host)
     yield from ("--max-restarts", "0", "--tee", "3")
     yield from program if script else ("--no-python", *context.argv)

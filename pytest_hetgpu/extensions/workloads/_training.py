@@ -10,6 +10,12 @@ from pytest_hetgpu.extensions.workloads.base import ITEM_BYTES, Backend, Workloa
 from pytest_hetgpu.model.records import MessagePoint
 
 FEATURES = 32
+PIXELS_AFTER = 8
+"""What is left of FEATURES pixels after the second convolution, which takes every other row and column."""
+_PARAMETERS = {
+    "mlp": lambda hidden: (FEATURES + 1) * hidden + hidden + 1,
+    "cnn": lambda hidden: 10 * hidden + (9 * hidden + 1) * hidden + PIXELS_AFTER * hidden + 1,
+}
 Places = Annotated[Literal["host", "device"], Field(description="where tensors are")]
 
 
@@ -21,8 +27,12 @@ class TorchSettings(WorkloadSettings):
 
 
 class TrainingSettings(TorchSettings):
-    """Keys of a training: `batch` samples per rank and step, `hidden` units between the layers."""
+    """Keys of a training: `batch` samples per rank and step, `hidden` units or channels between the layers.
 
+    `model` is a perceptron with one hidden layer, or a network of two convolutions for samples of 4 x 8 pixels.
+    """
+
+    model: Literal["mlp", "cnn"] = "mlp"
     epochs: Annotated[int, Field(ge=2)] = 3
     samples: Annotated[int, Field(ge=1)] = 4096
     batch: Annotated[int, Field(ge=1)] = 64
@@ -54,11 +64,11 @@ class Training(TorchWorkload):
             *("--samples", str(asked.samples)),
             *("--batch", str(asked.batch)),
             *("--hidden", str(asked.hidden)),
+            *(("--model", asked.model) if asked.model != "mlp" else ()),
         )
 
     def points(self) -> tuple[MessagePoint, ...]:
-        hidden = self.settings.hidden
-        parameters = (FEATURES + 1) * hidden + hidden + 1
+        parameters = _PARAMETERS[self.settings.model](self.settings.hidden)
         return (MessagePoint(parameters * ITEM_BYTES[self.dtype], self.dtype),)
 
     def unsuitable(self, ranks: int) -> str | None:

@@ -85,6 +85,7 @@ LOGS = {
     "torch-mpi-device": "tensor(1., device='cuda:1')\n"
     + crash("invalid permissions", "/usr/lib/libmpi.so.40(+0x1)")
     + "\n 9  /x/libtorch_cpu.so(_ZN4c10d15ProcessGroupMPI7runLoopEv+0x1) [0x7f04]",
+    "torch-mpi-not-gpu-aware": "RuntimeError: CUDA tensor detected and the MPI used doesn't have CUDA-aware MPI support",
     "nccl-watchdog": "[rank0]:[E1120 12:28:14.5 ProcessGroupNCCL.cpp:632] [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=5, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for 600029 milliseconds before timing out.",
     "nccl-refused": NCCL.format("socket.cc:1", "Connect to 10.0.0.1<4711> failed : Connection refused", 2),
     "ucx-earlier-gpu-fault": f"{UCX}cuMemcpyAsync() failed: an illegal memory access was encountered\n[n1:7:0:7]          dt.c:57   Fatal: mem type unpack failed to uct_ep_put_short() Input/output error",

@@ -60,6 +60,8 @@ def read_context(tokens: list[str], found: Meaning) -> None:
         elif option == "-mca":
             name = tokens[place + 1]
             found.mca[RENAMED.get(name, name)], width = tokens[place + 2], 3
+        elif option == "-prtemca":
+            width = 3  # how its daemons meet
         elif option == "-allow-run-as-root":
             found.flags.add(option)
             width = 1

@@ -61,6 +61,7 @@ def raised(text: str, rank: int | None = None) -> str:
         ("DDP expects same model across all ranks, but Rank 1 has 4 params, while rank 0 has inconsistent 2 params.", "error model-mismatch@ddp"),
         ("[1]: params[0] in this process with sizes [5, 4] appears not to match sizes of the same param in process 0.", "error model-mismatch@ddp"),
         ("Distributed package doesn't have NCCL built in", "error not-built@NCCL"),
+        ("CUDA tensor detected and the MPI used doesn't have CUDA-aware MPI support", "error not-gpu-aware@MPI"),
         ("No backend type associated with device type cpu", "error no-backend@cpu"),
         ("ProcessGroupNCCL is only supported with GPUs, no GPUs found!", "error no-gpu@ProcessGroupNCCL"),
         ("Default process group has not been initialized, please make sure to call init_process_group.", "error no-process-group@c10d"),

@@ -163,3 +163,11 @@ def test_sizes_are_whole_elements(dtype: str) -> None:
 def test_what_no_sweep_takes(settings: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         workload("send_recv", **settings)
+
+
+def test_a_training_s_point_is_all_parameters() -> None:
+    """By hand: 33 x 8 + 9 of a perceptron; 10 x 8, 73 x 8 and 8 x 8 + 1 of convolutions."""
+    for model, parameters in (("mlp", 273), ("cnn", 729)):
+        work = workload("ddp_train", hidden="8", model=model)
+        assert work.points() == (MessagePoint(4 * parameters, "float32"),)
+        assert ("--model" in work.program()) is (model == "cnn")

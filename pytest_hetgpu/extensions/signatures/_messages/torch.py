@@ -155,6 +155,8 @@ C10D = (
     # rendezvous.py, distributed_c10d.py, ProcessGroup.hpp
     MessageRule(r"environment variable (?P<what>\w+) expected, but not set", _ERROR, "no-env@{}"),
     MessageRule(r"Distributed package doesn't have (?P<what>\w+) built in", _ERROR, "not-built@{}"),
+    # ProcessGroupMPI.cpp, which asks Open MPI for CUDA, also in a build for ROCm
+    MessageRule(r"the MPI used doesn't have CUDA-aware MPI support", _ERROR, "not-gpu-aware@MPI"),
     MessageRule(r"No backend type associated with device type (?P<what>\w+)", _ERROR, "no-backend@{}"),
     MessageRule(r"Default process group has not been initialized", _ERROR, "no-process-group@c10d"),
     MessageRule(r"trying to initialize the default process group twice", _ERROR, "two-process-groups@c10d"),
