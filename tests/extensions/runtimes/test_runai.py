@@ -103,22 +103,28 @@ TORCHRUN = (
 
 
 def test_torchrun_is_a_job_of_runais_own_with_the_variables_that_it_sets(tmp_path: Path) -> None:
-    pods = replace(TEAM, claims={"scratch": "/scratch"})
+    (tmp_path / "hetgpu").mkdir()
+    pods = replace(TEAM, claims={"scratch": str(tmp_path)})
     line, programs = batch([pods, pods], "n", TORCHRUN, "/tmp/hetgpu/programs")
-    assert programs == "/scratch/hetgpu/programs"
-    assert "-- bash -c '\"HETGPU_NODE=\\$RANK exec python3" in line
+    assert programs == f"{tmp_path}/hetgpu/programs"
+    assert "-- bash -o pipefail -c '\"HETGPU_NODE=\\$RANK python3" in line
     assert "-e 'A=b c'" in line
     told = {"WORLD_SIZE": "2", "RANK": "1", "MASTER_ADDR": "10.0.0.5", "MASTER_PORT": "23456"}
     assert reaches(line, tmp_path, **told) == [
         *("python3", "-m", "torch.distributed.run", "--nnodes", "2", "--nproc-per-node", "8", "--node-rank", "1"),
-        *("--rdzv-endpoint", "10.0.0.5:23456", "/scratch/hetgpu/programs/x.py", "--a", "it's $b", "N=1"),
+        *("--rdzv-endpoint", "10.0.0.5:23456", f"{programs}/x.py", "--a", "it's $b", "N=1"),
     ]
+    # The output stays on the volume.
+    assert "torch.distributed.run" in (tmp_path / "hetgpu" / "n-1.log").read_text()
 
 
 def test_torchrun_without_variables_is_such_a_job_too(tmp_path: Path) -> None:
-    pods = replace(TEAM, claims={"scratch": "/scratch"})
-    line, _ = batch([pods], "n", ("python3", "/p/torchruns.py", "-np", "1", "-H", "h", "python3", "/p/x.py"), "/p")
-    assert reaches(line, tmp_path, RANK="0") == ["python3", "/scratch/hetgpu/programs/x.py", "N=0"]
+    (tmp_path / "hetgpu").mkdir()
+    pods = replace(TEAM, claims={"scratch": str(tmp_path)})
+    line, programs = batch(
+        [pods], "n", ("python3", "/p/torchruns.py", "-np", "1", "-H", "h", "python3", "/p/x.py"), "/p"
+    )
+    assert reaches(line, tmp_path, RANK="0") == ["python3", f"{programs}/x.py", "N=0"]
 
 
 @pytest.mark.parametrize(

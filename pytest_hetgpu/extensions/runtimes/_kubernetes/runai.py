@@ -33,8 +33,9 @@ def submission(pods: Sequence[Pods], name: str, argv: Sequence[str], env: Sequen
 def batch(pods: Sequence[Pods], name: str, argv: Sequence[str], programs: str) -> tuple[str, str]:
     """Return a torchrun job in the form that RunAI starts, and its folder of rank programs; "" and "" for other jobs.
 
-    The programs are on the first claim, because images lack them: `programs` is their folder in `argv`. Ranks find each
-    other by the variables that RunAI sets in a pod.
+    The programs are on the first claim, because images lack them: `programs` is their folder in `argv`. The output of
+    each pod is written beside them, as RunAI drops it after a time. Ranks find each other by the variables that RunAI
+    sets in a pod.
     """
     alike = bool(pods) and pods[0].claims and len(argv) > 1 and argv[1].endswith("/torchruns.py")
     if not alike or "-H" not in argv:
@@ -47,8 +48,8 @@ def batch(pods: Sequence[Pods], name: str, argv: Sequence[str], programs: str) -
         given = list(itertools.takewhile(lambda word: "=" in word, words[1:]))
         words = words[1 + len(given) :]
         env = [(key, value) for key, _, value in (word.partition("=") for word in given) if key != _NODE]
-    script = f"{_NODE}=$RANK exec {' '.join(_in_pods(words))}"
-    return submission(pods, name, ("bash", "-c", script), env), f"{mount}/hetgpu/programs"
+    script = f"{_NODE}=$RANK {' '.join(_in_pods(words))} 2>&1 | tee {mount}/hetgpu/{name}-$RANK.log"
+    return submission(pods, name, ("bash", "-o", "pipefail", "-c", script), env), f"{mount}/hetgpu/programs"
 
 
 def _in_pods(words: Sequence[str]) -> Iterator[str]:
