@@ -6,7 +6,7 @@
 | MPICH | `--mpi=pmi2`, which every Slurm has |
 | nodes of several kinds | a component each, `--het-group=0 ... : --het-group=1 ...` |
 | CPUs of each rank | `--cpu-bind=mask_cpu:0xfe000000000000,...` |
-| image by Apptainer | `apptainer exec --bind ... IMAGE` before the program |
+| image by Apptainer or Singularity | `apptainer exec --bind ... IMAGE` before the program |
 | image by pyxis | `--container-image=IMAGE --container-mounts=...` |
 
 `env K=V` after all that sets the variables: `--export` splits at commas, and a container may replace them. With Slurm
@@ -106,5 +106,5 @@ def _contained(batch: Batch, programs: str) -> Iterator[str]:
         yield from (f"--container-image={batch.image}", f"--container-mounts={','.join(mounts)}")
     else:
         flag = _GPU_FLAGS.get(batch.platform)
-        yield from ("apptainer", "exec", *((flag,) if flag else ()), "--bind", ",".join((*batch.binds, folder)))
+        yield from (batch.container, "exec", *((flag,) if flag else ()), "--bind", ",".join((*batch.binds, folder)))
         yield batch.image

@@ -90,11 +90,12 @@ def test_a_word_of_sruns_binds_too() -> None:
     assert found[7:9] == ("--cpus-per-task=7", "--cpu-bind=cores")
 
 
-def test_images_are_run_by_apptainer_with_their_binds() -> None:
-    batch = replace(BATCH, image="/i/rocm.sif", platform="rocm", binds=("/opt/cray", "/a:/b:ro"))
+@pytest.mark.parametrize("program", ["apptainer", "singularity"])
+def test_images_are_run_with_their_binds(program: str) -> None:
+    batch = replace(BATCH, image="/i/rocm.sif", platform="rocm", binds=("/opt/cray", "/a:/b:ro"), container=program)
     found = argv(node(batch=batch, A="1"))
     folder = "/opt/cray,/a:/b:ro,/tmp/hetgpu-1"
-    assert found[7:] == ("apptainer", "exec", "--rocm", "--bind", folder, "/i/rocm.sif", "env", "A=1", *PROGRAM)
+    assert found[7:] == (program, "exec", "--rocm", "--bind", folder, "/i/rocm.sif", "env", "A=1", *PROGRAM)
 
 
 def test_images_are_given_to_pyxis() -> None:

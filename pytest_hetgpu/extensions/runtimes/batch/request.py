@@ -21,9 +21,10 @@ class Batch:
 
     `time` is the allocation's limit in the form of `--time`, `queue` the seconds that it may wait to start. `mpi` is
     the plugin of srun. `binding` has the CPUs of each rank of a node by its local rank (`1-7`). `bind` is an option of
-    srun instead (`cores`). `container` is apptainer or pyxis for the kind's `image`; `binds` are the host paths that it
-    mounts. `group` is the component of a node (None: the job has only one), `relative` its index there. `ranks` counts
-    the ranks on a shared node, and is 0 for an exclusive node. A shared node gives only as many CPUs as requested.
+    srun instead (`cores`). `container` runs the kind's `image`: apptainer, singularity or pyxis; `binds` are the host
+    paths that it mounts. `group` is the component of a node (None: the job has only one), `relative` its index there.
+    `ranks` counts the ranks on a shared node, and is 0 for an exclusive node. A shared node gives only as many CPUs as
+    requested.
     """
 
     partition: str = ""

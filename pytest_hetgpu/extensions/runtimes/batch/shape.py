@@ -60,7 +60,7 @@ class SlurmShape(Shape):
         Field(description="lumi-g, a list of the CPUs of each rank on a node, or a word of srun --cpu-bind"),
     ] = None
     container: Annotated[
-        Literal["apptainer", "pyxis"] | None, Field(description="what runs the image of this kind")
+        Literal["apptainer", "singularity", "pyxis"] | None, Field(description="what runs the image of this kind")
     ] = None
     binds: tuple[Bind, ...] | None = None
 
