@@ -11,7 +11,7 @@ from pytest_hetgpu.config.inventory.hosts import Host
 from pytest_hetgpu.config.matrix.matrix import CellSettings, Matrix
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.extensions.fabrics.base import GID_INDEX, FabricKind, gid_arguments, gid_needed
-from pytest_hetgpu.extensions.launchers.base import Launcher, LaunchRequest
+from pytest_hetgpu.extensions.launchers.base import Launcher, LaunchRequest, Rendezvous
 from pytest_hetgpu.extensions.registry import find
 from pytest_hetgpu.extensions.transports.base import Rendering
 from pytest_hetgpu.extensions.workloads.base import Workload
@@ -19,7 +19,6 @@ from pytest_hetgpu.model.job import ON_DEVICE, Hardware, Job, Node, RankContext,
 from pytest_hetgpu.planning import interface_pinning, references
 from pytest_hetgpu.planning.data_paths import paths
 from pytest_hetgpu.planning.placement import DiscoveredNode, SiteFacts, address, bind
-from pytest_hetgpu.planning.rendezvous import rendezvous, torch_variables
 
 
 def plan(matrix: Matrix, scenario: Scenario, site: SiteFacts) -> Job:
@@ -35,8 +34,12 @@ def plan(matrix: Matrix, scenario: Scenario, site: SiteFacts) -> Job:
     launcher = find("launchers", options.launcher, Launcher)()  # type: ignore[type-abstract]
     work = _workload(scenario, settings)
     _check_suitable(scenario, settings, nodes, launcher, work)
-    meeting = rendezvous(scenario, nodes, settings.master)
-    ours = torch_variables(nodes, launcher, meeting, work.backend)
+    meeting, ours = Rendezvous(), {}
+    if work.backend or launcher.per_node:
+        from pytest_hetgpu.planning.rendezvous import rendezvous, torch_variables
+
+        meeting = rendezvous(scenario, nodes, settings.master)
+        ours = torch_variables(nodes, launcher, meeting, work.backend)
     contexts, mca = _contexts(settings, nodes, site, work, ours)
     if site.dropped:
         from pytest_hetgpu.planning.dropped import without_settings
