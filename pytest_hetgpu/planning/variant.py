@@ -14,6 +14,8 @@ from pytest_hetgpu.planning.rank_settings import rank_settings
 _PLACEMENT, _TRANSPORT, _WORKLOAD = MAIN_AXES
 # Variables without which no rank finds its program, its peers or its node.
 _NEEDED = ("HETGPU_", "MASTER_", "PYTHON", "LD_", "PATH", "HOME", "OMP_NUM_THREADS", "RANK", "WORLD_SIZE", "LOCAL_")
+# Parameters by which the daemons of a launcher reach each other.
+_OF_DAEMONS = ("plm_", "oob_", "orte_", "prte_")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,8 @@ def of_point(point: Mapping[str, str]) -> Variant:
 def job_settings(job: Job) -> dict[str, str]:
     """Return the MCA parameters and the variables that the ranks of a job get, without those that any rank needs."""
     argv = job.command.argv
-    found = {argv[at + 1]: argv[at + 2] for at, token in enumerate(argv[:-2]) if token in ("--mca", "-mca")}
+    given = {argv[at + 1]: argv[at + 2] for at, token in enumerate(argv[:-2]) if token in ("--mca", "-mca")}
+    found = {name: value for name, value in given.items() if not name.startswith(_OF_DAEMONS)}
     for _, variables in rank_settings(job):
         for name, value in variables.items():
             if not name.startswith(_NEEDED):

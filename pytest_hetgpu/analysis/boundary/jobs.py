@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from pytest_hetgpu.model.job import Job
+from pytest_hetgpu.model.lazy_regex import lazy
 from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.planning.shell.script import placement_name
 from pytest_hetgpu.planning.variant import job_settings
@@ -15,6 +16,8 @@ from pytest_hetgpu.store.environment import SUMMARY_FACTS, path_of, read
 from pytest_hetgpu.store.folder import RunFolder, read_job
 
 RANKS = "ranks"
+# Settings that show in the log which transport carried the data. They follow from the transport and change nothing.
+_SHOWS = lazy("verbose|display|LOG_LEVEL|DEBUG")
 CONTROL = "control"
 """The folder of a further run for a condition, beside its cell, is this and its number."""
 
@@ -69,7 +72,7 @@ class StoredJobs(CellJobs):
             RANKS: str(sum(node.ranks for node in job.nodes)),
             "nodes": str(len(kinds)),
             "family": job.demand.transport_family,
-            **job_settings(job),
+            **{name: value for name, value in job_settings(job).items() if not _SHOWS.search(name)},
             **self._skew(job, self._folders[id(cell)].path),
         }
 
