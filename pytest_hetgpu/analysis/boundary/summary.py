@@ -140,14 +140,15 @@ def _left_out(space: Space, literal: Literal) -> tuple[str, ...]:
 
 
 def _required(space: Space, runs: Runs, term: Term, one: Candidate) -> Iterator[Required]:
-    """Yield the ends of cells with values outside of a literal, or without any; equal ones together."""
+    """Yield the ends of cells with values outside of a literal, or without that fact; equal ones together."""
     others = space.everything
     for literal in term.literals:
         if literal is not one:
             others &= literal.mask
     axis = one.literal.axis
     shown: dict[tuple[str, ...], list[str]] = {}
-    for value, mask in (*space.masks[axis].items(), (NO_VALUE, space.everything & ~space.having(axis))):
+    without = 0 if axis in space.axes else space.everything & ~space.having(axis)
+    for value, mask in (*space.masks[axis].items(), (NO_VALUE, without)):
         if cells := mask & others & ~one.mask:
             shown.setdefault(tuple(_shown(runs, cells)), []).append(value)
     yield from (Required(axis, tuple(values), what) for what, values in shown.items())
