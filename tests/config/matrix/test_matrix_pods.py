@@ -52,6 +52,7 @@ def pods(platform: str = "cpu", count: int = 1, **settings: Any) -> Pods:
 
 def test_what_is_said_becomes_what_is_asked_for() -> None:
     assert pods() == Pods(image="r/x:1")
+    assert pods(kind=None) == Pods(image="r/x:1")
     found = pods(
         kind="volcano",
         resources={"cpu": "2", "rdma/rdma": "1"},

@@ -76,8 +76,8 @@ _IMAGE = Form(
 )
 
 
-def _kind(value: str) -> str:
-    if value not in KINDS:
+def _kind(value: str | None) -> str | None:
+    if value is not None and value not in KINDS:
         raise ValueError(f"{show(value)} makes no pods {known(value, KINDS)}")
     return value
 
