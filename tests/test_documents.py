@@ -20,7 +20,7 @@ from pytest_hetgpu.model.verdict import Kind
 from pytest_hetgpu.planning.expand import expand
 from tests.document_blocks import ROOT, blocks
 
-RULES = {"exclude", "include", "expect", "reference"}
+RULES = {"exclude", "include", "expect", "reference", "scaling"}
 INVENTORY = {"hardware", "stacks", "build", "from", "slurm", "kubernetes"}
 READER = set(CommandSettings.model_fields)
 # What an inventory's `from` names, beside it.
@@ -30,7 +30,7 @@ OTHERS = {"runtime: boxes, boxes: {lid: open}": "runtime: ssh", "launcher: plain
 AXES: dict[str, Any] = {
     "placement": {"mixed": ["here", "here"], "rocm-only": ["here", "here"]},
     "transport": {name: {"family": "auto"} for name in ("ucx-tcp", "ucc", "nccl")},
-    "workload": {"send_recv": {}, "allreduce": {}},
+    "workload": {"send_recv": {}, "allreduce": {}, "ddp_train": {}},
 }
 
 
@@ -51,7 +51,8 @@ def whole(text: str) -> tuple[str, str]:
         return "inventory", text
     if keys <= READER:
         return "reader", text
-    frame = {"name": "frame", "hardware": {"here": {"platform": "cpu", "fabric": {"gbps": 10}}}}
+    hardware = {"here": {"platform": "cpu", "fabric": {"gbps": 10}}, "mi250x": {"platform": "rocm"}}
+    frame = {"name": "frame", "hardware": hardware}
     if keys <= RULES:
         return "matrix", f"{yaml.safe_dump({**frame, 'axes': AXES})}{text}"
     missing = {name: values for name, values in AXES.items() if name not in keys}

@@ -13,7 +13,7 @@ from pytest_hetgpu.model.failure import Condition
 from pytest_hetgpu.model.interfaces import InterfaceChoice
 from pytest_hetgpu.model.old_spellings import Renamed
 from pytest_hetgpu.model.records import MessagePoint
-from pytest_hetgpu.model.scenario import Exclusion, Expectation, Origin, Scenario
+from pytest_hetgpu.model.scenario import Exclusion, Expectation, Origin, Scaling, Scenario
 from pytest_hetgpu.model.stored import STORED
 from pytest_hetgpu.model.thresholds import TOLERANCE, Threshold
 from pytest_hetgpu.model.transport_classes import RequiredClass
@@ -273,7 +273,8 @@ class Requirements:
 class Job:
     """The processes to start for a scenario. Pure data: the same matrix and machine give the same job.
 
-    `launcher` is a node without ranks that starts the job; None: the first node starts it.
+    `launcher` is a node without ranks that starts the job; None: the first node starts it. `scaling` is set for a cell
+    of a series over the number of ranks.
     """
 
     matrix: str
@@ -285,6 +286,7 @@ class Job:
     timeout: float
     demand: Requirements
     launcher: Node | None = None
+    scaling: Scaling | None = None
 
     everybody = Renamed("all_nodes")
     starter = Renamed("launch_node")

@@ -66,10 +66,11 @@ def measurements(rows: Iterable[Row]) -> tuple[Measurement, ...]:
             if operations.setdefault(name, what) != what:
                 operations[name], found[name] = what, {}
             found.setdefault(name, {})[row.repeat] = item
-    return tuple(_middle(tuple(repeats.values())) for repeats in found.values())
+    return tuple(middle_of(tuple(repeats.values())) for repeats in found.values())
 
 
-def _middle(repeats: Sequence[Measurement]) -> Measurement:
+def middle_of(repeats: Sequence[Measurement]) -> Measurement:
+    """Return repeats of one measurement as one: their median without outliers, with all values as `samples`."""
     last = repeats[-1]
     if len(repeats) == 1:
         return last

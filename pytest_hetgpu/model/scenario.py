@@ -50,8 +50,23 @@ class Exclusion:
 
 
 @dataclass(frozen=True, slots=True)
+class Scaling:
+    """The series of a cell: its `name`, and its `kind`, weak or strong.
+
+    `metric` is the figure of a program that the matrix names, "" for a workload's own.
+    """
+
+    name: str
+    kind: str
+    metric: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Scenario:
-    """A cell: one value per axis. `label` is `id`, prefixed with the matrix name if a run has several matrices."""
+    """A cell: one value per axis. `label` is `id`, prefixed with the matrix name if a run has several matrices.
+
+    `scaling` is set for a cell of a series over the number of ranks.
+    """
 
     matrix: str
     id: str
@@ -61,6 +76,7 @@ class Scenario:
     expectations: tuple[Expectation, ...] = ()
     excluded: Exclusion | None = None
     references: tuple[PerformanceReference, ...] = ()
+    scaling: Scaling | None = None
 
     def value(self, axis: str) -> str:
         """Return this cell's value on an axis, e.g. `value("transport")`. Raises KeyError for an unknown axis."""

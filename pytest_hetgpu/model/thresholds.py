@@ -25,6 +25,7 @@ class PerformanceReference:
         of: base of the fraction: one of `SPEEDS`, or `cell`.
         cell: id of the cell of this matrix that is the base.
         min_size: smallest size that it applies to.
+        efficiency: least parallel efficiency that `fraction` was made from, 0 for another fraction.
 
     """
 
@@ -36,6 +37,7 @@ class PerformanceReference:
     fraction: float = 1.0
     min_size: int = 0
     tolerance: float = TOLERANCE
+    efficiency: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from pytest_hetgpu.config.matrix.references import references
 from pytest_hetgpu.config.matrix.settings import check_settings
 from pytest_hetgpu.errors import MatrixError
 from pytest_hetgpu.model.job import Exclusion, Expectation, Scenario
+from pytest_hetgpu.model.thresholds import PerformanceReference
 
 LONGEST_ID = 120
 
@@ -33,14 +34,36 @@ def expand(matrix: Matrix) -> list[Scenario]:
     check_settings(matrix, [cell for cell, exclusion in cells.items() if exclusion is None], diagnostics)
     if diagnostics:
         raise MatrixError(diagnostics.listed())
-    speeds = references(matrix, AllCells(cells, {cell: name for name, cell in ids.items()}), diagnostics)
+    all_cells = AllCells(cells, {cell: name for name, cell in ids.items()})
+    speeds = references(matrix, all_cells, diagnostics)
+    least = _efficiencies(matrix, all_cells, diagnostics)
     if diagnostics:
         raise MatrixError(diagnostics.listed())
     axes = tuple(axis.name for axis in matrix.axes)
     return [
-        Scenario(matrix.name, name, name, axes, values, expected.get(values, ()), cells[values], speeds.get(values, ()))
+        Scenario(
+            matrix.name,
+            name,
+            name,
+            axes,
+            values,
+            expected.get(values, ()),
+            cells[values],
+            (*speeds.get(values, ()), *least.get(values, ())),
+            matrix.axis_value(axes[0], values[0]).scaling,
+        )
         for name, values in ids.items()
     ]
+
+
+def _efficiencies(
+    matrix: Matrix, cells: AllCells, diagnostics: Diagnostics
+) -> Mapping[Cell, tuple[PerformanceReference, ...]]:
+    if not matrix.efficiencies:
+        return {}
+    from pytest_hetgpu.config.matrix.efficiency import efficiencies
+
+    return efficiencies(matrix, cells, diagnostics)
 
 
 def cell_id(values: Sequence[str]) -> str:

@@ -58,6 +58,7 @@ def plan(matrix: Matrix, scenario: Scenario, site: SiteFacts) -> Job:
         timeout=options.timeout or site.timeout,
         demand=_with_thresholds(scenario, _requirements(scenario, settings, nodes, hosts[: len(nodes)], work), nodes),
         launcher=control,
+        scaling=scenario.scaling,
     )
 
 

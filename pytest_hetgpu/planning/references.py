@@ -112,6 +112,8 @@ def _from_cell(
 ) -> Iterator[tuple[MessagePoint, tuple[Threshold, ...]]]:
     found = measured(reference.cell)
     share = "" if reference.fraction == 1 else f"{reference.fraction:g} of "
+    if reference.efficiency:
+        share = f"an efficiency of {reference.efficiency:g} against "
     source = f"{share}{reference.cell} ({reference.origin})"
     for point in _points_of(reference, demand):
         metric = metric_of(demand, point)

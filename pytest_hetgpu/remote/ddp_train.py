@@ -17,7 +17,7 @@ def main() -> None:
     world = join(options.backend, options.memory)
     model = make_model(options.model, options.hidden, world.device, DTYPE)
     devices = [world.device] if world.device.type == "cuda" else None
-    data = make_data(options.samples, world.device, DTYPE)
+    data = make_data(options, world.ranks, world.device, DTYPE)
     record = train(world, DistributedDataParallel(model, device_ids=devices), data, options, (world.rank, world.ranks))
     mine = flatten(model.parameters())
     roots = mine.clone()

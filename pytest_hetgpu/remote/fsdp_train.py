@@ -20,7 +20,7 @@ def main() -> None:
     """Train sharded and whole, gather the parameters, and compare them."""
     options = arguments()
     world = join(options.backend, options.memory)
-    data = make_data(options.samples, world.device, DTYPE)
+    data = make_data(options, world.ranks, world.device, DTYPE)
     alone = make_model(options.model, options.hidden, world.device, DTYPE)
     train(world, alone, data, options, (0, 1))
     model = make_model(options.model, options.hidden, world.device, DTYPE)

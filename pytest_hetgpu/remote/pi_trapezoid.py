@@ -25,18 +25,20 @@ def main() -> None:
     parser.add_argument("--backend", required=True)
     parser.add_argument("--memory", choices=("host", "device"), default="host")
     parser.add_argument("--intervals", type=int, default=1_000_000)
+    parser.add_argument("--scaling", choices=("weak", "strong"), help="intervals of each rank, or of all")
     options = parser.parse_args()
     world = join(options.backend, options.memory)
+    intervals = options.intervals * (world.ranks if options.scaling == "weak" else 1)
     world.barrier()
     started = time.perf_counter()
-    total = part(world, options.intervals)
+    total = part(world, intervals)
     dist.all_reduce(total)
     found, seconds = float(total), time.perf_counter() - started
-    bound = 8 / 12 / options.intervals**2 + ROUNDING
+    bound = 8 / 12 / intervals**2 + ROUNDING
     wrong = int(not abs(found - math.pi) <= bound)
     if world.rank == 0:
         emit(t="row", op="pi_trapezoid", **FIELDS, ranks=world.ranks, iterations=1, seconds=seconds, at=now())
-        rate = options.intervals / seconds
+        rate = intervals / seconds
         emit(t="figure", metric="intervals", value=rate, unit="1/s", **FIELDS, ranks=world.ranks)
     if wrong:
         wanted = f"{math.pi!r} within {bound:.1e}"

@@ -29,11 +29,15 @@ class TrainingData(NamedTuple):
 
 
 class TrainingRecord(NamedTuple):
-    """The numbers of a training run: mean loss per epoch, seconds per step, samples per second of all ranks."""
+    """The numbers of a training run: mean loss of each epoch, and seconds per step of each timed one.
+
+    An epoch has `steps`, each on `batch` samples of all ranks.
+    """
 
     losses: List[float]
-    step: float
-    rate: float
+    seconds: List[float]
+    steps: int
+    batch: int
 
 
 def arguments() -> argparse.Namespace:
@@ -46,11 +50,13 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--batch", type=int, default=64, help="samples per rank and step")
     parser.add_argument("--hidden", type=int, default=64, help="units or channels of the hidden layers")
     parser.add_argument("--model", choices=("mlp", "cnn"), default="mlp")
+    parser.add_argument("--scaling", choices=("weak", "strong"), help="samples and batch of each rank, or of all")
     return parser.parse_args()
 
 
-def make_data(samples: int, device: torch.device, dtype: torch.dtype) -> TrainingData:
+def make_data(options: argparse.Namespace, ranks: int, device: torch.device, dtype: torch.dtype) -> TrainingData:
     """Make the same samples on every rank."""
+    samples = options.samples * (ranks if options.scaling == "weak" else 1)
     dice = torch.Generator().manual_seed(SEED)
     inputs = torch.randn(samples, FEATURES, generator=dice, dtype=torch.float64)
     teacher = torch.randn(FEATURES, 1, generator=dice, dtype=torch.float64)
@@ -81,11 +87,11 @@ def train(
     """Train on the samples of share (index, number of shares). Each step divides the same batch among the shares."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
     index, shares = share
-    whole = options.batch * world.ranks
+    whole = options.batch * (1 if options.scaling == "strong" else world.ranks)
     part = whole // shares
     steps = max(1, len(data.inputs) // whole)
     losses: List[float] = []
-    timed = 0.0
+    seconds: List[float] = []
     for epoch in range(options.epochs):
         world.synchronize()
         started, total = time.perf_counter(), 0.0
@@ -98,10 +104,10 @@ def train(
             total += float(loss.detach())
         world.synchronize()
         # The first epoch holds what happens once: connections, buckets, kernels.
-        timed += (time.perf_counter() - started) * (epoch > 0 or options.epochs == 1)
+        if epoch > 0 or options.epochs == 1:
+            seconds.append((time.perf_counter() - started) / steps)
         losses.append(total / steps)
-    counted = steps * max(1, options.epochs - 1)
-    return TrainingRecord(losses, timed / counted, counted * whole / timed)
+    return TrainingRecord(losses, seconds, steps, whole)
 
 
 def mean_of_ranks(world: ProcessGroup, values: List[float]) -> List[float]:
@@ -120,12 +126,14 @@ def report_training(name: str, world: ProcessGroup, record: TrainingRecord, poin
     """Report time, rate and check of a training, and leave the process group."""
     size, dtype = point
     losses = mean_of_ranks(world, record.losses)
-    step, rate = mean_of_ranks(world, [record.step, record.rate])
+    seconds = mean_of_ranks(world, record.seconds)
     fields = {"size": size, "dtype": dtype}
     if world.rank == 0:
-        emit(t="row", op=name, **fields, ranks=world.ranks, iterations=len(losses), seconds=step, at=now())
-        emit(t="figure", metric="samples", value=rate, unit="1/s", **fields, ranks=world.ranks)
-        emit(t="figure", metric="loss", value=losses[-1], unit="", **fields, ranks=world.ranks)
+        told = {**fields, "ranks": world.ranks}
+        for repeat, step in enumerate(seconds):
+            emit(t="row", op=name, **told, iterations=record.steps, seconds=step, repeat=repeat, at=now())
+            emit(t="figure", metric="samples", value=record.batch / step, unit="1/s", repeat=repeat, **told)
+        emit(t="figure", metric="loss", value=losses[-1], unit="", **told)
     if not losses[-1] <= LEAST_FALL * losses[0]:
         wrong += 1
         shown = {"expected": f"at most {LEAST_FALL * losses[0]:.6g}", "got": f"{losses[-1]:.6g}"}

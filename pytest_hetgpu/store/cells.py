@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.model.outcome import Attempt, Outcome, RunResult
+from pytest_hetgpu.model.scenario import Scaling
 from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.store import writer_lock
 from pytest_hetgpu.store.event_log import read_events
@@ -69,6 +70,7 @@ class CellRecord:
     axes: Mapping[str, str] = field(default_factory=dict)
     argv: tuple[str, ...] = ()
     position: int | None = None
+    scaling: Scaling | None = None
     state: CellState = CellState.PLANNED
     outcome: Outcome = NEVER_STARTED
     result: RunResult | None = None
@@ -213,6 +215,7 @@ def _with_plan(record: CellRecord, event: Planned | Skipped) -> CellRecord:
         axes=event.axes or record.axes,
         argv=(event.argv if isinstance(event, Planned) else ()) or record.argv,
         position=record.position if event.position is None else event.position,
+        scaling=(event.scaling if isinstance(event, Planned) else None) or record.scaling,
     )
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from pytest_hetgpu.model.bandwidth import LinkReport
 from pytest_hetgpu.model.outcome import Attempt, Outcome, RunResult
+from pytest_hetgpu.model.scenario import Scaling
 
 SCHEMA = 1
 
@@ -76,6 +77,8 @@ class Planned:
     axes: Mapping[str, str]
     argv: tuple[str, ...] = ()
     position: int | None = None
+    #: the kind of the series that it is a cell of
+    scaling: Scaling | None = None
 
 
 @dataclass(frozen=True, slots=True)

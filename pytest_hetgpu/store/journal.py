@@ -121,7 +121,8 @@ class Journal:
         `position` is its place in the order of the matrix files.
         """
         argv = cell.command.argv if isinstance(cell, Job) else ()
-        self._append(events.Planned(*_identity(cell), cell.label, _axes(cell), argv=argv, position=position))
+        planned = events.Planned(*_identity(cell), cell.label, _axes(cell), argv, position, cell.scaling)
+        self._append(planned)
 
     def bandwidth_measured(self, job: Job, report: LinkReport) -> None:
         """Record the bandwidth between the nodes of the job's placement."""

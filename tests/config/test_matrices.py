@@ -26,7 +26,7 @@ MATRICES = {
     if not path.name.endswith(".hosts.yaml")
 }
 # Cells that run, and cells that are kept out with a reason.
-CELLS = {"aws": (156, 40), "lumi": (133, 14), "roce": (140, 0)}
+CELLS = {"aws": (156, 40), "lumi": (147, 14), "roce": (140, 0)}
 DOCUMENTED = re.compile(r"(192\.0\.2|198\.51\.100|203\.0\.113)\.\d+")
 
 
@@ -197,3 +197,15 @@ def test_roce_names_its_hca_to_ucx_and_asks_for_proof() -> None:
     assert planned(job).ranks[0].env["UCX_NET_DEVICES"] == "mlx5_bond_0:1"
     assert planned(jobs("roce")["two-200-ucx-tcp-allreduce"]).ranks[0].env["UCX_NET_DEVICES"] == "bond0"
     assert job.demand.rdma
+
+
+def test_lumis_series_doubles_the_nodes_to_64() -> None:
+    for kind, workload in (("weak", "ddp-each"), ("strong", "ddp-all")):
+        series = [jobs("lumi")[f"torch-{kind}-{2**power}x8-rccl-ofi-{workload}-default"] for power in range(7)]
+        for nodes, job in zip((1, 2, 4, 8, 16, 32, 64), series, strict=True):
+            argv = job.command.argv
+            assert {f"--nodes={nodes}", f"--ntasks={8 * nodes}", "--ntasks-per-node=8", "--gpus-per-node=8"} <= {*argv}
+            assert argv[-2:] == ("--scaling", kind)
+            assert job.demand.ranks == 8 * nodes
+    (least,) = next(s for s in suite("lumi").scenarios if s.id.startswith("torch-weak-16x8-")).references
+    assert (least.efficiency, least.cell) == (0.8, "torch-weak-1x8-rccl-ofi-ddp-each-default")

@@ -3,7 +3,7 @@
 One launch decides nothing: its repeats share connections, cores and the machine's other load. A cell that seems slow is
 therefore launched again. It is slow only if the same points are slow in every launch, by more than the tolerance and
 more than either side scatters. The probability of chance over all compared points must also be at most `SURE`.
-superbench repeats before a verdict, too, with the same filter for outliers. The tests are those of `_significance`.
+superbench repeats before a verdict, too, with the same filter for outliers. The tests are those of `significance.py`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from pytest_hetgpu.analysis.judges._significance import above, any_of, larger
+from pytest_hetgpu.analysis.significance import above, any_of, larger
 from pytest_hetgpu.model.job import Requirements
 from pytest_hetgpu.model.records import MessagePoint, Row
 from pytest_hetgpu.model.sample import FEWEST, Sample, sample, within_fences

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
 from pytest_hetgpu.analysis.logs.frames import FrameReader
+from pytest_hetgpu.model.metrics import middle_of
 from pytest_hetgpu.model.records import Device, Hello, Measurement, MessagePoint, Row
 
 LARGEST_NUMBER = 2**63 - 1
@@ -61,7 +62,7 @@ class RecordReader:
         self._last_row: float | None = None
         self._carried: set[str] = set()
         self._versions: dict[str, dict[str, None]] = {}
-        self._figures: dict[Measurement, None] = {}
+        self._figures: dict[Measurement, dict[int, Measurement]] = {}
         self._devices: dict[int, Device] = {}
         self._lacks: dict[str, None] = {}
         self._refused = 0
@@ -94,7 +95,7 @@ class RecordReader:
             corrupt=self._frames.finish() + self._refused,
             carried=frozenset(self._carried),
             versions={name: ", ".join(sorted(said)) for name, said in self._versions.items()},
-            figures=tuple(self._figures),
+            figures=tuple(middle_of(tuple(repeats.values())) for repeats in self._figures.values()),
             lacks=tuple(self._lacks),
             devices=tuple(device for _, device in sorted(self._devices.items())),
             ended=dict(self._ended),
@@ -185,8 +186,9 @@ class RecordReader:
             _point(record["size"], record["dtype"], record.get("place", "")),
             _whole(record["ranks"], least=1),
         )
-        figure = Measurement(_text(record["metric"]), _number(record["value"]), _text(record["unit"]), point, ranks)
-        self._figures.setdefault(figure)
+        value, repeat = _number(record["value"]), _whole(record.get("repeat", 0))
+        figure = Measurement(_text(record["metric"]), 0.0, _text(record["unit"]), point, ranks)
+        self._figures.setdefault(figure, {}).setdefault(repeat, replace(figure, value=value))
 
     def _take_lacks(self, record: Mapping[str, Any]) -> None:
         _whole(record["rank"])

@@ -17,6 +17,7 @@ from pytest_hetgpu.extensions.transports.base import Transport
 from pytest_hetgpu.extensions.workloads.base import Workload
 from pytest_hetgpu.model.job import Exclusion, Expectation, Hardware, Origin
 from pytest_hetgpu.model.messages import show
+from pytest_hetgpu.model.scenario import Scaling
 
 COMMON = frozenset(Options.model_fields)
 MAPS = frozenset(("env", "mca"))
@@ -30,7 +31,7 @@ class AxisValue:
     """One value of an axis, with its settings `raw` as source text.
 
     `kind` is the family of a transport or the kind of a workload. `nodes`, `launch_from` and `master` name the hardware
-    of a placement.
+    of a placement. `scaling` is set for a placement of a series over the number of ranks.
     """
 
     axis: str
@@ -43,6 +44,7 @@ class AxisValue:
     text: str = ""
     launch_from: str = ""
     master: str = ""
+    scaling: Scaling | None = None
 
     def line(self, key: str, part: str | None = None) -> int:
         """Return the line that sets `key` (or the variable `part` of a map)."""
@@ -78,6 +80,17 @@ class ReferenceRule:
     shape: ReferenceShape
     where: Mapping[str, tuple[str, ...]]
     node: MappingNode
+    origin: Origin
+
+
+@dataclass(frozen=True, slots=True)
+class EfficiencyRule:
+    """The least parallel `efficiency` of some placements of a series against its smallest placement, `base`."""
+
+    base: str
+    efficiency: Mapping[str, float]
+    where: Mapping[str, tuple[str, ...]]
+    tolerance: float
     origin: Origin
 
 
@@ -122,6 +135,7 @@ class Matrix:
     expect: tuple[Rule, ...]
     extra: Mapping[tuple[str, str], AxisValue] = field(default_factory=dict)
     references: tuple[ReferenceRule, ...] = ()
+    efficiencies: tuple[EfficiencyRule, ...] = ()
     _cache: dict[tuple[str, tuple[str, ...]], Any] = field(default_factory=dict, repr=False, compare=False)
 
     def axis_value(self, axis: str, name: str) -> AxisValue:
@@ -141,7 +155,7 @@ class Matrix:
             options=self._options(axis_values),
             transport=self._cached("transport", (transport, *further), self._transport),
             family=transport.kind,
-            workload=self._cached("workload", (workload, *further), self._workload),
+            workload=self._scaled(placement, self._cached("workload", (workload, *further), self._workload)),
             nodes=placement.nodes,
             launch_from=placement.launch_from,
             master=placement.master,
@@ -192,6 +206,10 @@ class Matrix:
         while over := transport.raw.get("over"):
             transport = self.axis_value("transport", over)
             yield transport
+
+    @staticmethod
+    def _scaled(placement: AxisValue, workload: Workload) -> Workload:
+        return workload.with_scaling(placement.scaling.kind) if placement.scaling else workload
 
     def _cached(self, kind: str, axis_values: tuple[AxisValue, ...], make: Any) -> Any:
         key = (f"={kind}", tuple(axis_value.name for axis_value in axis_values))

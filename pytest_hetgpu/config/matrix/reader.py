@@ -16,7 +16,7 @@ from pytest_hetgpu.config.known_failures.load import known_failures as shipped
 from pytest_hetgpu.config.matrix import source
 from pytest_hetgpu.config.matrix.diagnostics import Diagnostics
 from pytest_hetgpu.config.matrix.hardware import shape_of, whole_shape
-from pytest_hetgpu.config.matrix.matrix import MAIN_AXES, AxisValue, Matrix
+from pytest_hetgpu.config.matrix.matrix import MAIN_AXES, AxisValue, EfficiencyRule, Matrix, Rule
 from pytest_hetgpu.config.matrix.rules import RuleReader
 from pytest_hetgpu.config.matrix.source import Node, Scalar, SourceError, plain
 from pytest_hetgpu.config.matrix.values import AxisReader
@@ -26,7 +26,7 @@ from pytest_hetgpu.extensions.shapes import NAME
 from pytest_hetgpu.model.job import Hardware
 from pytest_hetgpu.model.messages import known, show
 
-TOP = ("name", "hardware", "transports", "axes", "include", "exclude", "expect", "reference")
+TOP = ("name", "hardware", "transports", "axes", "include", "exclude", "expect", "reference", "scaling")
 
 _VARIABLE = re.compile(r"\$(\$)?\{([^}]*)\}")
 
@@ -79,6 +79,7 @@ class _MatrixReader:
             return None
         rules = RuleReader(self.diagnostics, axes, reader, self.knowledge)
         include = tuple(rules.includes(tree))
+        series, efficiencies = self.series(rules, tree, hardware) if "scaling" in tree.entries else ((), ())
         reader.layers({value.name: value for value in rules.values("transport")})
         self.together(rules.values("placement"), hardware)
         return Matrix(
@@ -88,12 +89,20 @@ class _MatrixReader:
             hardware=hardware,
             axes=axes,
             transports=transports,
-            include=include,
+            include=(*include, *series),
             exclude=tuple(rules.rules(tree, "exclude")),
             expect=tuple(rules.rules(tree, "expect")),
             extra=rules.extra,
             references=tuple(rules.references(tree)),
+            efficiencies=efficiencies,
         )
+
+    def series(
+        self, rules: RuleReader, tree: source.Mapping, hardware: Mapping[str, Hardware]
+    ) -> tuple[tuple[Rule, ...], tuple[EfficiencyRule, ...]]:
+        from pytest_hetgpu.config.matrix.scaling import read_series
+
+        return read_series(rules, tree, hardware)
 
     def together(self, placements: Iterable[AxisValue], hardware: Mapping[str, Hardware]) -> None:
         """Add an error for a placement whose nodes their runtime cannot start together."""

@@ -11,6 +11,7 @@ from pydantic_core.core_schema import DictSchema
 from pytest_hetgpu.config.matrix.hardware import whole_shape
 from pytest_hetgpu.config.matrix.matrix import MAIN_AXES
 from pytest_hetgpu.config.matrix.models import ExcludeShape, ExpectShape, Options, PlacementShape, ReferenceRuleShape
+from pytest_hetgpu.config.matrix.scaling import SeriesShape
 from pytest_hetgpu.config.matrix.values import entry_model
 from pytest_hetgpu.extensions.registry import names
 from pytest_hetgpu.extensions.shapes import NAME
@@ -41,6 +42,7 @@ def matrix_schema() -> Json:
             "exclude": {"type": "array", "items": shapes.exclude()},
             "expect": {"type": "array", "items": shapes.of(ExpectShape)},
             "reference": {"type": "array", "items": shapes.of(ReferenceRuleShape)},
+            "scaling": shapes.series(),
         },
         "patternProperties": {"^x-": True},
         "required": ["hardware", "axes"],
@@ -124,6 +126,14 @@ class _Shapes:
         axes = {axis: self.included(axis, entries) for axis, entries in inline.items()}
         further = self.included("setting", [self.setting()])
         return _map(properties=axes, required=list(MAIN_AXES), additionalProperties=further)
+
+    def series(self) -> Json:
+        """Return the schema of `scaling`: a series or a list of them, each with the values of an include."""
+        shape, include = self.whole(SeriesShape), self.include()
+        others = {axis: value for axis, value in include["properties"].items() if axis != "placement"}
+        required = [*shape["required"], *others]
+        one = self.define("series", {**include, "properties": {**others, **shape["properties"]}, "required": required})
+        return {"anyOf": [one, {"type": "array", "items": one, "minItems": 1}]}
 
     def included(self, axis: str, entries: list[Json]) -> Json:
         """Return the schema of the values of an include on one axis."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -197,8 +198,8 @@ class AxisReader:
             hint = known(shape.master, shape.nodes)
             self.diagnostics.add(node.lines["master"], f"{place}.master: no node is {shape.master!r} {hint}")
         raw = {key: value for key, value in plain(node).items() if key not in _STRUCTURE}
-        by = {"launch_from": shape.launch_from or "", "master": shape.master or ""}
-        return AxisValue("placement", name, raw, node, self.origin(line), nodes=shape.nodes, **by)
+        made = AxisValue("placement", name, raw, node, self.origin(line), nodes=shape.nodes)
+        return replace(made, launch_from=shape.launch_from or "", master=shape.master or "")
 
     def inline(self, axis: str, node: source.Mapping) -> AxisValue | None:
         """Read a value that an include defines; it needs a `name`."""

@@ -72,6 +72,7 @@ class ExternalWorkload(Workload):
     layer: ClassVar[str] = ""
     memory: ClassVar[str] = ""
     mpi4py: ClassVar[bool] = False
+    scalings: ClassVar[tuple[str, ...]] = ("weak",)
 
     @abc.abstractmethod
     def command(self) -> tuple[str, ...]:

@@ -52,6 +52,7 @@ class Training(TorchWorkload):
 
     Settings = TrainingSettings
     settings: TrainingSettings
+    scalings = ("weak", "strong")
     dtype: ClassVar[str]
 
     def program(self) -> tuple[str, ...]:
@@ -65,6 +66,7 @@ class Training(TorchWorkload):
             *("--batch", str(asked.batch)),
             *("--hidden", str(asked.hidden)),
             *(("--model", asked.model) if asked.model != "mlp" else ()),
+            *(("--scaling", self.scaling) if self.scaling else ()),
         )
 
     def points(self) -> tuple[MessagePoint, ...]:
@@ -72,7 +74,9 @@ class Training(TorchWorkload):
         return (MessagePoint(parameters * ITEM_BYTES[self.dtype], self.dtype),)
 
     def unsuitable(self, ranks: int) -> str | None:
-        step = self.settings.batch * ranks
-        if self.settings.samples < step:
-            return f"has {self.settings.samples} samples, {ranks} ranks take {step} in one step"
-        return None
+        asked = self.settings
+        if self.scaling == "strong" and asked.batch % ranks:
+            return f"has a batch of {asked.batch} samples, which {ranks} ranks cannot share equally"
+        step = asked.batch * (1 if self.scaling == "strong" else ranks)
+        samples = asked.samples * (ranks if self.scaling == "weak" else 1)
+        return f"has {samples} samples, {ranks} ranks take {step} in one step" if samples < step else None

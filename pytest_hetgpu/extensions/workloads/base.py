@@ -141,6 +141,10 @@ class Workload(KeepsOldNames, abc.ABC):
     """Whether torch.distributed has the operation."""
     backend: str = ""
     """Backend of torch.distributed that ranks use; "" if they call MPI."""
+    scalings: ClassVar[tuple[str, ...]] = ()
+    """Kinds of a series over the number of ranks in which it can be measured: weak, strong."""
+    scaling: str = ""
+    """Kind of the series of its cell. weak: the matrix gives the problem of one rank; strong: that of all together."""
 
     foreign = Renamed("external")
     asked = Renamed("requested_backend")
@@ -160,6 +164,12 @@ class Workload(KeepsOldNames, abc.ABC):
         """Return the same work by torch.distributed over a backend; "" changes nothing."""
         other = copy(self)
         other.backend = backend
+        return other
+
+    def with_scaling(self, kind: str) -> Workload:
+        """Return the same work as a cell of a series of a kind."""
+        other = copy(self)
+        other.scaling = kind
         return other
 
     @abc.abstractmethod
@@ -215,6 +225,7 @@ class SweepWorkload(Workload):
     Settings: ClassVar[type[WorkloadSettings]] = SweepSettings
     settings: SweepSettings
     torch: ClassVar[bool] = True
+    scalings: ClassVar[tuple[str, ...]] = ("weak",)
     paired: ClassVar[bool] = False
     split: ClassVar[bool] = False
 

@@ -52,6 +52,7 @@ class CommandWorkload(ExternalWorkload):
     operation = "command"
     reader = "command"
     measured = False
+    scalings = ("weak", "strong")
 
     def command(self) -> tuple[str, ...]:
         return (*self.settings.argv, *self.settings.arguments)

@@ -21,12 +21,14 @@ class PiTrapezoid(TorchWorkload):
 
     Settings = PiSettings
     settings: PiSettings
+    scalings = ("weak", "strong")
     operation = "pi_trapezoid"
 
     def program(self) -> tuple[str, ...]:
         asked = self.settings
         where = ("--backend", self.backend, "--memory", asked.memory)
-        return "pi_trapezoid.py", *where, "--intervals", str(asked.intervals)
+        scaling = ("--scaling", self.scaling) if self.scaling else ()
+        return "pi_trapezoid.py", *where, "--intervals", str(asked.intervals), *scaling
 
     def points(self) -> tuple[MessagePoint, ...]:
         return (MessagePoint(8, "float64"),)

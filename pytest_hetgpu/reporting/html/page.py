@@ -18,7 +18,17 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template, select_autoescape
 from markupsafe import Markup
 
-SCRIPTS = ("dom.js", "store.js", "matrix.js", "charts.js", "timeline.js", "cell.js", "sections.js", "main.js")
+SCRIPTS = (
+    "dom.js",
+    "store.js",
+    "matrix.js",
+    "charts.js",
+    "timeline.js",
+    "cell.js",
+    "sections.js",
+    "scaling.js",
+    "main.js",
+)
 
 
 def render(facts: Mapping[str, Any]) -> str:

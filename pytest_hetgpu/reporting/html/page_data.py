@@ -21,6 +21,7 @@ from pytest_hetgpu.model.verdict import Verdict
 from pytest_hetgpu.reporting import cell_text
 from pytest_hetgpu.reporting.excerpt import excerpt
 from pytest_hetgpu.reporting.html.timeline import timeline_data
+from pytest_hetgpu.reporting.scaling_table import curves_data
 from pytest_hetgpu.store.cells import CellRecord, RunRecord, format_utc
 from pytest_hetgpu.store.encode import RecordError
 from pytest_hetgpu.store.environment import SUMMARY_FACTS, PlacementFacts
@@ -53,6 +54,7 @@ def page_data(
         "samples": [
             one_line(f"Sample of {one.matrix} ({one.strategy}): {one.text}.") for one in record.samples.values()
         ],
+        "scaling": curves_data(record),
         "bisected": [one_line(one.line, LONGEST_TEXT) for one in record.bisected],
         "unread": dict(record.unread),
         "private": one_line(cell_text.describe_private_logs(folder), LONGEST_TEXT),

@@ -1,5 +1,5 @@
 // Puts it together, and follows the address.
-const PLACES = Object.fromEntries(["matrix", "cell", "groups", "conditions", "changes", "bandwidth", "nodes", "filters", "totals"].map((id) => [id, document.getElementById(id)]));
+const PLACES = Object.fromEntries(["matrix", "cell", "groups", "conditions", "changes", "bandwidth", "scaling", "nodes", "filters", "totals"].map((id) => [id, document.getElementById(id)]));
 function drawFilters() {
   const fields = FILTERS.map(([name, of], place) => {
     const values = [...new Set(CELLS.map(of).filter(Boolean))];
@@ -34,6 +34,7 @@ drawFilters();
 drawMatrix(PLACES.matrix);
 drawChanges(PLACES.changes);
 drawBandwidth(PLACES.bandwidth);
+drawScaling(PLACES.scaling);
 drawNodes(PLACES.nodes);
 follow();
 addEventListener("hashchange", follow);

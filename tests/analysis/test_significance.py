@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
+import random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_hetgpu.analysis.judges._significance import above, any_of, larger
+from pytest_hetgpu.analysis.significance import above, any_of, larger, ratio_interval
 
 TIMES = st.floats(min_value=1e-9, max_value=1e3)
 
@@ -68,3 +69,22 @@ def test_signs(values: list[float], chance: float) -> None:
 )
 def test_of_several_findings_one_may_be_chance(chances: list[float], chance: float) -> None:
     assert any_of(chances) == pytest.approx(chance)
+
+
+def test_the_interval_of_a_ratio_drops_what_the_rank_test_rejects() -> None:
+    """Of 25 ratios of five and five values, the three lowest orders have 4 of 252: less than 2.5 %."""
+    ones, others = [10.0, 11.0, 12.0, 13.0, 14.0], [1.0, 1.0, 1.0, 1.0, 1.0]
+    assert ratio_interval(ones, others) == (10.0, 14.0)
+    assert ratio_interval([1.0] * 4, [2.0] * 4) == (0.5, 0.5)
+    assert ratio_interval([1.0] * 3, [2.0] * 4) is None
+    assert ratio_interval([], [1.0]) is None
+
+
+def test_the_interval_holds_the_true_ratio_as_often_as_it_promises() -> None:
+    dice = random.Random(20261126)
+    held = 0
+    for _ in range(1000):
+        ones, others = ([dice.lognormvariate(0, 0.2) * scale for _ in range(6)] for scale in (0.8, 1.0))
+        low, high = ratio_interval(ones, others) or (0.0, 0.0)
+        held += low <= 0.8 <= high
+    assert held >= 940

@@ -1,4 +1,4 @@
-"""Exact tests of a slowdown that assume no distribution of times. Pure.
+"""Exact tests of a slowdown, and intervals of a ratio, that assume no distribution of times. Pure.
 
 Times of messages are skewed and have long tails. Tests by ranks and signs fit them, tests on means do not. The source
 is Hoefler and Belli, "Scientific Benchmarking of Parallel Computing Systems", SC 15, rules 5 to 7. Each test returns
@@ -22,6 +22,26 @@ def larger(ones: Sequence[float], others: Sequence[float]) -> float:
     wins = sum(one > other for one in ones for other in others)
     ways = _ways(len(ones), len(others))
     return sum(ways[wins:]) / sum(ways)
+
+
+def ratio_interval(ones: Sequence[float], others: Sequence[float], chance: float = 0.05) -> tuple[float, float] | None:
+    """Return the ratios of the medians behind `ones` and `others` that the exact rank test does not reject.
+
+    These are the pairwise ratios without the `k` lowest and highest, where k such ratios have less than half of
+    `chance`. Source: J. L. Hodges and E. L. Lehmann, Annals of Mathematical Statistics 34 (1963). Return None if the
+    values are too few for this chance: four and four are enough for 0.05. All values must be positive.
+    """
+    ways = _ways(len(ones), len(others))
+    below, dropped = 0, 0
+    for count in ways:
+        below += count
+        if below > chance / 2 * sum(ways):
+            break
+        dropped += 1
+    if not dropped:
+        return None
+    ratios = sorted(one / other for one in ones for other in others)
+    return ratios[dropped - 1], ratios[-dropped]
 
 
 @lru_cache(maxsize=64)
