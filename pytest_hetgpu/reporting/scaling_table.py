@@ -38,7 +38,7 @@ def paragraphs(record: RunRecord, escape: Callable[[str], str]) -> Iterator[str]
 
 
 def knee(curve: Curve) -> str:
-    """Return in words where a curve stops scaling: `scales to 8 ranks (efficiency 81 %); at 16 ranks 40 %`."""
+    """Return in words where a curve stops scaling: `scales to 8 ranks (efficiency 81%); 40% at 16 ranks`."""
     last = curve.steps[-1]
     found = curve.knee
     if found is None:
@@ -47,7 +47,7 @@ def knee(curve: Curve) -> str:
     first = f" (efficiency {found.efficiency:.0%})" if found is not curve.steps[0] else ""
     unsure = "" if curve.knee_is_certain else "; the samples do not prove it"
     to = f"{found.ranks} rank{'s' * (found.ranks > 1)}"
-    return f"scales to {to}{first}; at {beyond.ranks} {beyond.efficiency:.0%}{unsure}"
+    return f"scales to {to}{first}; {beyond.efficiency:.0%} at {beyond.ranks} ranks{unsure}"
 
 
 def curves_data(record: RunRecord) -> list[dict[str, Any]]:

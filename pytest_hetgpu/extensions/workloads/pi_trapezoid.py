@@ -11,9 +11,10 @@ from pytest_hetgpu.model.records import MessagePoint
 
 
 class PiSettings(TorchSettings):
-    """`intervals` of the whole integral."""
+    """`intervals` of the whole integral, which is computed `repeats` times."""
 
     intervals: Annotated[int, Field(ge=1)] = 1_000_000
+    repeats: Annotated[int, Field(ge=1, le=1000)] = 5
 
 
 class PiTrapezoid(TorchWorkload):
@@ -28,7 +29,8 @@ class PiTrapezoid(TorchWorkload):
         asked = self.settings
         where = ("--backend", self.backend, "--memory", asked.memory)
         scaling = ("--scaling", self.scaling) if self.scaling else ()
-        return "pi_trapezoid.py", *where, "--intervals", str(asked.intervals), *scaling
+        repeats = ("--repeats", str(asked.repeats)) if asked.repeats > 1 else ()
+        return "pi_trapezoid.py", *where, "--intervals", str(asked.intervals), *repeats, *scaling
 
     def points(self) -> tuple[MessagePoint, ...]:
         return (MessagePoint(8, "float64"),)

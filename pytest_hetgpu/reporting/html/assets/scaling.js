@@ -34,7 +34,7 @@ function drawScaling(place) {
   const show = () => plot(drawn, "Speed over the number of ranks; the table below has the numbers", scalingTraces(curves), {
     margin: { l: 60, r: 20, t: 10, b: 50 }, legend: { orientation: "h", y: -0.2 },
     xaxis: { type: "log", title: { text: "ranks" }, tickvals: numbers, ticktext: numbers.map(String) },
-    yaxis: { type: "log", title: { text: "speed, of the fewest ranks" }, dtick: "D1" },
+    yaxis: { type: "log", title: { text: "speedup over the fewest ranks" }, dtick: Math.log10(2) },
   });
   new IntersectionObserver((seen, watch) => { if (seen.some((one) => one.isIntersecting)) { watch.disconnect(); show(); } }).observe(place);
 }
