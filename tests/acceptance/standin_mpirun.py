@@ -1,4 +1,4 @@
-"""A stand-in for mpirun: prints what a run of two ranks prints that ends as the variable BEHAVE says.
+"""A stand-in for mpirun: prints what a run prints that ends as the variable BEHAVE says.
 
 With STANDIN_CALM nothing hangs.
 """
@@ -38,11 +38,11 @@ ENDINGS = {
 }
 
 
-def main(behave: str, sizes: list[int], repeats: int) -> int:
+def main(behave: str, ranks: int, sizes: list[int], repeats: int) -> int:
     print("  on-host:  all connections are", "sm" if behave == "fallback" else "tcp")
     library = "MPICH 5.0.2" if behave == "other-stack" else "Open MPI v5.0.11"
-    for rank in range(2):
-        size = 1 if behave == "other-world" else 2
+    for rank in range(ranks):
+        size = 1 if behave == "other-world" else ranks
         record(
             t="hello",
             rank=0 if size == 1 else rank,
@@ -55,7 +55,7 @@ def main(behave: str, sizes: list[int], repeats: int) -> int:
     longer = pace()
     for repeat in range(repeats if behave != "unmeasured" else 0):
         for size in sizes:
-            point = {"size": size, "dtype": "float32", "ranks": 2, "repeat": repeat}
+            point = {"size": size, "dtype": "float32", "ranks": ranks, "repeat": repeat}
             seconds = size * 1e-8 * (longer if size > 1000 else 1.0)
             record(t="row", op="allreduce", **point, iterations=4, seconds=seconds)
     sys.stdout.flush()
@@ -64,7 +64,7 @@ def main(behave: str, sizes: list[int], repeats: int) -> int:
         text, code = ENDINGS[behave]
         print(text)
         return code
-    for rank in range(2):
+    for rank in range(ranks):
         wrong = 3 if behave == "wrong" and rank else 0
         if behave != "unchecked":
             record(t="check", rank=rank, points=[[size, "float32", wrong] for size in sizes])
@@ -114,4 +114,5 @@ def option(name: str, default: str = "") -> str:
 if __name__ == "__main__":
     given = dict(token.partition("=")[::2] for token in sys.argv)
     sizes = [int(size) for size in option("--sizes").split(",")]
-    sys.exit(main(turn(given.get("BEHAVE", "good")), sizes, int(option("--repeats", "1"))))
+    counts = [int(count) for token, count in zip(sys.argv, sys.argv[1:], strict=False) if token == "-np"]
+    sys.exit(main(turn(given.get("BEHAVE", "good")), sum(counts), sizes, int(option("--repeats", "1"))))
