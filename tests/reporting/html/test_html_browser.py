@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_hetgpu.model.outcome import Span, Timeline
+from pytest_hetgpu.model.records import Measurement, MessagePoint
 from pytest_hetgpu.reporting import report
 from pytest_hetgpu.reporting.html.page import render
 from pytest_hetgpu.reporting.html.page_data import page_data
@@ -300,3 +301,27 @@ def test_five_thousand_cells_open_in_two_seconds(browser: Browser, tmp_path: Pat
     load = os.getloadavg()[0]
     print(f"5,000 cells open in {min(took)} ms (of {took}; load {load:.1f}, {os.cpu_count()} cores)")
     assert min(took) < 2000, (took, load)
+
+
+def test_scaling_is_a_plot_with_logarithmic_axes(browser: Browser, tmp_path: Path) -> None:
+    point = MessagePoint(8, "float32")
+    figures = {
+        f"n{ranks}-gloo-train": replace(PASSED, measurements=(Measurement("samples", rate, "1/s", point, ranks),))
+        for ranks, rate in ((2, 100.0), (4, 160.0), (8, 170.0))
+    }
+    file = written(RunFolder.create(tmp_path / "reports"), figures, b"a line\n")
+    page = browser.new_page(viewport={"width": 1300, "height": 900})
+    page.goto(file.as_uri())
+    section = page.locator("#scaling")
+    section.scroll_into_view_if_needed()
+    page.wait_for_selector("#scaling .main-svg", timeout=20_000)
+    drawn = page.evaluate(
+        """() => {
+          const {data, layout} = document.querySelector("#scaling .chart");
+          return {traces: data.map(({name, x, y}) => [name, x, y]), types: [layout.xaxis.type, layout.yaxis.type]};
+        }"""
+    )
+    assert drawn["types"] == ["log", "log"]
+    assert drawn["traces"] == [["gloo train (weak)", [2, 4, 8], [1, 1.6, 1.7]], ["perfect", [2, 8], [1, 4]]]
+    assert "scales to 4 ranks (efficiency 80%); 42% at 8 ranks" in section.inner_text()
+    assert section.locator("tbody tr").count() == 3
