@@ -194,6 +194,7 @@ def judge_run(
         notes=tuple(map(_one_line, (*_run_notes(run, ruling, signature), *of_speed))),
         inconclusive=inconclusive,
         away=unavailable(run, signature),
+        suite=evidence.program.benchmark.suite if evidence.program else None,
     )
 
 

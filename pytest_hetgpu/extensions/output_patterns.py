@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from typing import Annotated, Any, Protocol, cast
+from typing import Annotated, Any, Literal, Protocol, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
@@ -126,7 +126,7 @@ class CommandSettings(ReaderSettings):
     """Settings of a program whose output is parsed.
 
     The pattern `success` must be found in the output, and `failure` must not. `json_success` is a path to a value that
-    must be true.
+    must be true. `tests` is the form in which it prints results of tests.
     """
 
     patterns: tuple[Pattern, ...] = ()
@@ -134,6 +134,7 @@ class CommandSettings(ReaderSettings):
     failure: Expression | None = None
     json_success: Path | None = None
     json_numbers: tuple[Number, ...] = ()
+    tests: Literal["tap", "unittest"] | None = None
 
     @field_validator("success", "failure")
     @classmethod

@@ -14,6 +14,7 @@ from pytest_hetgpu.model.job import Expectation
 from pytest_hetgpu.model.old_spellings import Renamed
 from pytest_hetgpu.model.program_output import BenchmarkResult, ExitMeaning
 from pytest_hetgpu.model.records import Device, Hello, Measurement, MessagePoint, RankExit, Row
+from pytest_hetgpu.model.suite import SuiteResult
 from pytest_hetgpu.model.transport_classes import Connection
 from pytest_hetgpu.model.verdict import Kind, Verdict
 
@@ -288,6 +289,7 @@ class Outcome:
         timeline: lifetimes of ranks, None if no rank reported one.
         away: `engine` or `stack` if the cell failed because that had disappeared.
         carried: components that carried data, by path.
+        suite: result of the program's own tests.
 
     """
 
@@ -316,6 +318,7 @@ class Outcome:
     timeline: Timeline | None = None
     away: str = ""
     carried: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    suite: SuiteResult | None = None
 
     @property
     def flaky(self) -> bool:

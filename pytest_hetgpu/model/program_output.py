@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from pytest_hetgpu.model.old_spellings import Renamed, old_arguments
 from pytest_hetgpu.model.records import MessagePoint
+from pytest_hetgpu.model.suite import SuiteResult
 from pytest_hetgpu.model.verdict import Kind
 
 
@@ -64,6 +65,7 @@ class BenchmarkResult:
         memory: kind of memory that held the data, "" if not printed.
         versions: printed versions of libraries.
         missing_success: missing message of success; significant only if the program ended by itself.
+        suite: result of the program's own tests.
 
     """
 
@@ -76,6 +78,7 @@ class BenchmarkResult:
     memory: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
     missing_success: str = ""
+    suite: SuiteResult | None = None
     complaints = Renamed("warnings")
     unsaid = Renamed("missing_success")
     basis = Renamed("comparison_key")

@@ -2,12 +2,13 @@
 
     [--folder GLOB]...     folders to search for the program before all others
     [--mpi4py]             the program uses mpi4py: report the MPI that it loads
+    [--junit FILE]         print the test results that the program writes there; {rank} in FILE and ARGS is the rank
     [--server HOST:PORT]   rank 0 serves on that port, and the others wait until it does
     -- PROGRAM ARGS...     the command of the rank; with several, separated by `:::`, rank I takes the Ith or the last
 
-The rank keeps its process id, so launchers, debuggers and logs show the program itself. If the program is not found, a
-record lists the searched folders, and the rank exits with 127. Records are framed as in `records.py`. Needs Python 3.8
-only.
+The rank keeps its process id, so launchers, debuggers and logs show the program itself; with --junit it is a child. If
+the program is not found, a record lists the searched folders, and the rank exits with 127. Records are framed as in
+`records.py`. Needs Python 3.8 only.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ import zlib
 from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, NoReturn, Tuple
 
+from junit_results import run_and_print
 from records import library_path, now, version_line
 
 STDOUT = 1
@@ -37,6 +39,7 @@ SERVER_TIMEOUT = 60.0  # seconds for a server to listen
 POLL_INTERVAL = 0.02
 MOST_LOOKED, LONGEST = 20, 150
 BETWEEN = ":::"
+RANK = "{rank}"
 
 # Folders of benchmark suites outside PATH.
 USUAL_FOLDERS = (
@@ -64,6 +67,9 @@ def main(arguments: List[str]) -> NoReturn:
         sys.exit(NOT_FOUND)
     if options.server:
         wait_for_server(rank, options.server)
+    if options.junit:
+        numbered = [word.replace(RANK, str(rank)) for word in command]
+        run_and_print(lambda: exec_program(path, numbered), options.junit.replace(RANK, str(rank)))
     exec_program(path, command)
 
 
@@ -74,6 +80,7 @@ def parse_arguments(arguments: List[str]) -> Tuple[argparse.Namespace, List[List
     parser.add_argument("--folder", action="append", default=[])
     parser.add_argument("--mpi4py", action="store_true")
     parser.add_argument("--server", default="")
+    parser.add_argument("--junit", default="")
     commands: List[List[str]] = [[]]
     for word in arguments[split + 1 :]:
         if word == BETWEEN:

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from pytest_hetgpu.analysis.boundary.summary import NOT_RUN, PASSES, Required, Summary
-from pytest_hetgpu.analysis.boundary.words import MOST_VALUES, conjunction, listed, literal_text, state_text, where
+from pytest_hetgpu.analysis.boundary.words import (
+    MOST_VALUES,
+    conjunction,
+    listed,
+    literal_text,
+    state_text,
+    value_text,
+    where,
+)
 
 _REFUTED = "a matching cell that passes, or another that fails this way"
 
@@ -52,7 +60,7 @@ def _required(found: Summary) -> Iterator[str]:
 
 
 def _part(several: Sequence[Required], words: str, *, alone: bool) -> str:
-    values = list(dict.fromkeys(value for one in several for value in one.values))
+    values = list(dict.fromkeys(value_text(one.axis, value) for one in several for value in one.values))
     keys = dict.fromkeys(key for one in several for key in one.shown if key not in (PASSES, NOT_RUN))
     named = f" ({next(iter(keys))})" if len(keys) == 1 else ""
     verb = words.format(s="s", es="es") if len(values) == 1 else words.format(s="", es="")

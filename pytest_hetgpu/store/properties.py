@@ -58,6 +58,8 @@ class CellProperties:
     flaky: str = ""
     #: when a cell of a resumed run was run
     kept: str = ""
+    #: the result of the program's own tests
+    tests: str = ""
 
 
 def to_properties(outcome: Outcome, *, label: str, matrix: str) -> list[Property]:
@@ -76,6 +78,8 @@ def to_properties(outcome: Outcome, *, label: str, matrix: str) -> list[Property
         "ranks": one_line(rank_outcome.describe(outcome.rank_outcomes), _LIMIT),
         "stack": one_line(outcome.stack, _LIMIT),
         "tool": one_line(outcome.facts.get("tool", ""), _LIMIT),
+        "tests": one_line(str(outcome.suite), _LIMIT) if outcome.suite else "",
+        "tests_failed": one_line(", ".join(outcome.suite.failed), _LIMIT) if outcome.suite else "",
         "preflight": one_line(" | ".join(outcome.concerns), _LIMIT),
         "notes": one_line(" | ".join(outcome.notes), _LIMIT),
         "transport_seen": ",".join(one_line(name, _LIMIT).replace(",", ";") for name in outcome.transports),
@@ -151,6 +155,7 @@ def from_properties(pairs: Iterable[tuple[str, object]]) -> CellProperties | Non
             attempts=int(text.get("attempts", "1")),
             flaky=text.get("flaky", ""),
             kept=text.get("kept", ""),
+            tests=text.get("tests", ""),
         )
     except ValueError as error:
         raise RecordError(f"properties of {text['scenario']}: {error}") from None

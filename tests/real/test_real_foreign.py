@@ -114,6 +114,7 @@ def test_a_command(foreign: Foreign, pytester: pytest.Pytester) -> None:
     pytest.importorskip("re2")
     path = pytester.path / "app.py"
     path.write_text(APP)
+    (pytester.path / "made.xml").write_text('<testsuite><testcase classname="a" name="b"/></testsuite>')
     axes = f"""\
   transport: {{ob1: {{}}}}
   workload:
@@ -131,6 +132,12 @@ def test_a_command(foreign: Foreign, pytester: pytest.Pytester) -> None:
     plain: {{kind: command, argv: [sh, -c, "echo {{platform}} {{node0}}"], mpi: false, success: cpu 127.0.0.1}}
     unproven: {{kind: command, argv: [sh, -c, exit 0], check: false}}
     broken: {{kind: command, argv: [sh, -c, exit 3], mpi: false, check: false}}
+    tap: {{kind: command, argv: [sh, -c, "echo 1..2; echo ok 1 - a; echo not ok 2 - b"], mpi: false, tests: tap}}
+    junit:
+      kind: command
+      argv: [cp, {path.parent}/made.xml, "{path.parent}/results-{{rank}}.xml"]
+      mpi: false
+      junit: "{path.parent}/results-{{rank}}.xml"
 """
     cells = {name.removeprefix("two-ob1-"): cell for name, cell in foreign(axes, code=1).items()}
     assert {name: cell["outcome"] for name, cell in cells.items()} == {
@@ -140,7 +147,11 @@ def test_a_command(foreign: Foreign, pytester: pytest.Pytester) -> None:
         "plain": "passed",
         "unproven": "unknown",
         "broken": "error",
+        "tap": "wrong_result",
+        "junit": "passed",
     }
+    assert cells["tap"]["why"] == cells["tap"]["tests"] == "1 of 2 tests failed: b"
+    assert cells["junit"]["tests"] == "1 tests passed"
     assert float(cells["patterns"]["busbw[65536,none]"]) == 2.5
     assert float(cells["json"]["latency[8,none]"]) == 1.5
     assert cells["patterns"]["transport_seen"] == "ob1/tcp"

@@ -120,7 +120,8 @@ def ends_of(outcome: Outcome, passed: int | None = None) -> Iterator[RunEnd]:
     for attempt in outcome.attempts:
         yield from end_of(attempt.kind, attempt.key)
     if outcome.verdict is not Verdict.NOT_RUN and not outcome.away:
-        yield from end_of(outcome.kind, outcome.signature.key if outcome.signature else "", passed)
+        tests = outcome.suite.failure_key if outcome.suite else ""
+        yield from end_of(outcome.kind, outcome.signature.key if outcome.signature else tests, passed)
 
 
 def end_of(kind: Kind, key: str, passed: int | None = None) -> Iterator[RunEnd]:

@@ -72,6 +72,11 @@ def literal_text(one: Literal) -> str:
     return f"{one.axis}{space}{one.relation.value}{space}{one.values[0]}"
 
 
+def value_text(axis: str, value: str) -> str:
+    """Return a value for people: a time as UTC."""
+    return format_utc(float(value)) if axis == TIME and value else value
+
+
 def listed(values: Sequence[str]) -> str:
     """Return some values, and the number of the others."""
     more = len(values) - MOST_VALUES

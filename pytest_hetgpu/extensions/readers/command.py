@@ -13,6 +13,7 @@ from typing import Any
 
 from pytest_hetgpu.extensions.output_patterns import CommandSettings, Figures, Number, ReaderSettings, compiled
 from pytest_hetgpu.extensions.readers import _units
+from pytest_hetgpu.extensions.readers._suites import READERS
 from pytest_hetgpu.extensions.readers.base import OutputParser, ParseIssues, ParseRequest, quoted, whole
 from pytest_hetgpu.model.messages import show
 from pytest_hetgpu.model.program_output import BenchmarkResult, BenchmarkRow, ExitMeaning, Quantity
@@ -40,6 +41,7 @@ class CommandParser(OutputParser):
         self._patterns = [(item, compiled(item.pattern)) for item in given.patterns]
         self._success = compiled(given.success) if given.success else None
         self._failure = compiled(given.failure) if given.failure else None
+        self._suite = READERS[given.tests]() if given.tests else None
         self._succeeded = self._success is None
         self._failed = ""
         self._json: list[str] = []
@@ -56,6 +58,8 @@ class CommandParser(OutputParser):
             self._failed = text.strip()[:200] or "the pattern of failure was found"
         if not self._succeeded and self._success and self._success.search(text):
             self._succeeded = True
+        if self._suite:
+            self._suite.feed(line[:_LONGEST_LINE])
         for item, pattern in self._patterns:
             if found := pattern.search(text):
                 groups = {name: value for name, value in found.groupdict().items() if value}
@@ -67,10 +71,16 @@ class CommandParser(OutputParser):
         unsaid = "" if self._succeeded else f"nothing fits {show(self.settings.success)}, which marks success"
         if (self._patterns or self.settings.json_numbers) and not self.rows:
             self.warnings.add("no figure was found")
-        return BenchmarkResult(self.tool, "", self.rows, self.warnings.texts, failed, missing_success=unsaid)
+        suite = self._suite.finish() if self._suite else None
+        if self._suite and suite is None:
+            unsaid = unsaid or f"the output has no results of tests ({self.settings.tests})"
+        found = BenchmarkResult(self.tool, "", self.rows, self.warnings.texts, failed, missing_success=unsaid)
+        return replace(found, suite=suite)
 
     @staticmethod
     def meaning_of_exit(code: int, reading: BenchmarkResult) -> ExitMeaning | None:
+        if reading.suite and reading.suite.failed:
+            return ExitMeaning(Kind.WRONG_RESULT, str(reading.suite))
         # A failed program may have ended before its message of success.
         if code:
             return ExitMeaning(Kind.ERROR, f"exit code {code}")

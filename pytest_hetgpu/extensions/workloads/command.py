@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.extensions.output_patterns import CommandSettings, compiled
+from pytest_hetgpu.extensions.shapes import Form
 from pytest_hetgpu.extensions.workloads._external import ExternalSettings, ExternalWorkload, Tokens
 from pytest_hetgpu.model.external_program import ExternalProgram
 from pytest_hetgpu.model.records import MessagePoint
@@ -24,13 +25,19 @@ class CommandWorkloadSettings(ExternalSettings, CommandSettings):
         Tokens, Field(min_length=1, description='[./app, --size, 8]; "{python}" is the stack\'s interpreter')
     ]
     mpi: bool = True
+    junit: Annotated[
+        Annotated[str, Form(r"^[^\x00\n]+$", "be the path of a file")] | None,
+        Field(description='JUnit file that it writes: "/tmp/results-{rank}.xml"; {rank} in `argv` is the same number'),
+    ] = None
 
     @model_validator(mode="after")
     def _can_succeed(self) -> CommandWorkloadSettings:
-        if self.check and not (self.success or self.json_success):
+        if self.junit and self.tests:
+            raise ValueError("give `junit` (results in a file) or `tests` (results in the output), not both")
+        if self.check and not (self.success or self.json_success or self.tests or self.junit):
             raise ValueError(
-                "nothing proves that the program's results are right: give `success` (a pattern that must be found) or "
-                "`json_success`; with `check: false` only its exit status counts"
+                "nothing proves that the program's results are right: give `success` (a pattern that must be found), "
+                "`json_success`, `tests` or `junit`; with `check: false` only its exit status counts"
             )
         return self
 
@@ -57,11 +64,16 @@ class CommandWorkload(ExternalWorkload):
     def command(self) -> tuple[str, ...]:
         return (*self.settings.argv, *self.settings.arguments)
 
+    def options(self) -> tuple[str, ...]:
+        return ("--junit", self.settings.junit) if self.settings.junit else ()
+
     def points(self) -> tuple[MessagePoint, ...]:
         return ()
 
     def external(self, ranks: int) -> ExternalProgram:
         asked = {name: getattr(self.settings, name) for name in CommandSettings.model_fields}
+        if self.settings.junit:
+            asked["tests"] = "tap"  # as `remote/junit_results.py` prints the file
         told = CommandSettings.model_construct(**asked).model_dump_json(exclude_defaults=True)
         # Its patterns hold the requirements, not its points.
         return replace(super().external(ranks), settings=told, check=False, proof=self.settings.mpi)

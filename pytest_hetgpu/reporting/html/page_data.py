@@ -22,6 +22,7 @@ from pytest_hetgpu.reporting import cell_text
 from pytest_hetgpu.reporting.excerpt import excerpt
 from pytest_hetgpu.reporting.html.timeline import timeline_data
 from pytest_hetgpu.reporting.scaling_table import curves_data
+from pytest_hetgpu.reporting.suites_table import tests_data
 from pytest_hetgpu.store.cells import CellRecord, RunRecord, format_utc
 from pytest_hetgpu.store.encode import RecordError
 from pytest_hetgpu.store.environment import SUMMARY_FACTS, PlacementFacts
@@ -55,6 +56,7 @@ def page_data(
             one_line(f"Sample of {one.matrix} ({one.strategy}): {one.text}.") for one in record.samples.values()
         ],
         "scaling": curves_data(record),
+        "tests": tests_data(record),
         "bisected": [one_line(one.line, LONGEST_TEXT) for one in record.bisected],
         "unread": dict(record.unread),
         "private": one_line(cell_text.describe_private_logs(folder), LONGEST_TEXT),
@@ -80,6 +82,7 @@ def _cell(cell: CellRecord, folder: RunFolder, rerun: cell_text.Rerun) -> dict[s
         "command": cell_text.format_command(cell),
         "again": cell_text.format_rerun(cell, rerun),
         "stack": one_line(outcome.stack),
+        "tests": one_line(str(outcome.suite), LONGEST_TEXT) if outcome.suite else "",
         "transports": [one_line(name) for name in outcome.transports],
         "carried": one_line(carried_told(outcome.carried), LONGEST_TEXT),
         "facts": {one_line(name): one_line(value) for name, value in outcome.facts.items()},

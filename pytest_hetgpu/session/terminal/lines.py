@@ -75,7 +75,7 @@ def details(pairs: CellProperties) -> str:
     """Return seconds, then bandwidth or signature or reason."""
     if pairs.verdict is Verdict.NOT_RUN:
         return pairs.why
-    detail = best(pairs) if pairs.kind.value == "passed" else ""
+    detail = ", ".join(filter(None, (pairs.tests, best(pairs)))) if pairs.kind.value == "passed" else ""
     if pairs.flaky:
         detail = f"{pairs.flaky}; {detail}".removesuffix("; ")
     if pairs.kind.value != "passed":

@@ -55,7 +55,7 @@ function drawCell(place, id) {
     h("dl", {}, entry("signature", cell.key ? h("a", { href: address({ cell: "", signature: cell.key }) }, h("code", {}, cell.key)) : ""),
       entry("why", cell.why), entry("expected", cell.expected), entry("issue", cell.issue ? link(cell.issue) : ""),
       entry("for upstream", issueOf(cell)), (cell.attempts || []).map((line, place) => entry(`attempt ${place + 1}`, line)), entry("debug rerun", cell.debug), entry("took", duration(cell.seconds), cell.started ? `, from ${cell.started}` : ""),
-      entry("MPI", cell.stack), entry("data went by", cell.carried || (cell.transports || []).join(", ")),
+      entry("tests", cell.tests), entry("MPI", cell.stack), entry("data went by", cell.carried || (cell.transports || []).join(", ")),
       entry("wire", cell.wire ? `${cell.wire.gbs ? `${cell.wire.gbs.toPrecision(3)} GB/s, ` : ""}${cell.wire.told}` : ""), (cell.notes || []).map((note) => entry("note", note)),
       entry("log", cell.log ? h("a", { href: cell.log.split("/").map(encodeURIComponent).join("/"), class: "log" }, cell.log) : cell.lost ? `${cell.lost} is not there any more` : "")),
     ...(cell.quote ? [h("h3", {}, `Line ${cell.line} of its log`)] : []), excerptOf(cell) || "", ...knownOf(cell), ranksOf(cell) || "", timesOf(cell) || "",

@@ -1,5 +1,5 @@
 // Puts it together, and follows the address.
-const PLACES = Object.fromEntries(["matrix", "cell", "groups", "conditions", "changes", "bandwidth", "scaling", "nodes", "filters", "totals"].map((id) => [id, document.getElementById(id)]));
+const PLACES = Object.fromEntries(["matrix", "cell", "groups", "tests", "conditions", "changes", "bandwidth", "scaling", "nodes", "filters", "totals"].map((id) => [id, document.getElementById(id)]));
 function drawFilters() {
   const fields = FILTERS.map(([name, of], place) => {
     const values = [...new Set(CELLS.map(of).filter(Boolean))];
@@ -32,6 +32,7 @@ function follow() {
 }
 drawFilters();
 drawMatrix(PLACES.matrix);
+drawTests(PLACES.tests);
 drawChanges(PLACES.changes);
 drawBandwidth(PLACES.bandwidth);
 drawScaling(PLACES.scaling);

@@ -41,6 +41,14 @@ function drawConditions(place) {
   if (rows.length) place.append(h("h2", {}, "Where it fails"), table(["signature", "where"], rows));
   if (changes.length) place.append(h("h2", {}, "Where it changes"), h("ul", {}, changes.map((line) => h("li", {}, line))));
 }
+// Tests of users' own suites: those that fail in the fewest cells first.
+function drawTests(place) {
+  const tests = FACTS.tests || [];
+  if (!tests.length) return;
+  const cells = (labels) => labels.slice(0, 6).flatMap((label, at) => [at ? ", " : "", h("a", { href: address({ cell: label }) }, label)]).concat(labels.length > 6 ? ` and ${labels.length - 6} more` : "");
+  place.append(h("h2", {}, "Tests that fail"), table(["test", "fails in", "not in"], tests.map(([name, failed, passed]) =>
+    h("tr", {}, h("td", {}, h("code", {}, name)), h("td", {}, cells(failed)), h("td", {}, cells(passed))))));
+}
 function drawChanges(place) {
   if (!FACTS.baseline) return;
   place.append(h("h2", {}, `Since ${FACTS.baseline}`));

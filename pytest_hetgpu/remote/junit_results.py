@@ -1,0 +1,117 @@
+"""Runs a program that writes a JUnit file, and then prints its results as lines of the Test Anything Protocol.
+
+The file is read on the node of its rank, so that nothing needs to be copied. Needs Python 3.8 only.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any, Callable, Dict, List, NoReturn, Optional
+from xml.parsers import expat
+
+PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of linux/prctl.h
+LONGEST_FILE = 64 << 20
+LONGEST_TEXT = 200
+FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+class Case:
+    """One test case: its name, and how it ended: `ok`, `not ok` or `skip`, with the first line of a message."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.ended = "ok"
+        self.message = ""
+
+
+def run_and_print(start: Callable[[], NoReturn], file: str) -> NoReturn:
+    """Run `start` in a child, print the results in `file`, and end as the child ended."""
+    began = time.time()
+    child = os.fork()
+    if not child:
+        # The program must not outlive its rank.
+        ctypes.CDLL(None).prctl(PARENT_DEATH_SIGNAL, signal.SIGKILL)
+        start()
+    for number in FORWARDED:
+        signal.signal(number, lambda got, _frame: os.kill(child, got))
+    _, status = os.waitpid(child, 0)
+    print_results(file, began)
+    if os.WIFSIGNALED(status):
+        signal.signal(os.WTERMSIG(status), signal.SIG_DFL)
+        os.kill(os.getpid(), os.WTERMSIG(status))
+    sys.exit(os.WEXITSTATUS(status))
+
+
+def print_results(file: str, began: float) -> None:
+    """Print a line for each test case; `Bail out!` if the program has written no such file since it began."""
+    try:
+        cases = parse(read(Path(file), began))
+    except (OSError, ValueError, expat.ExpatError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        write(f"Bail out! {plain(file)}: {plain(reason or '')}")
+        return
+    for number, case in enumerate(cases, 1):
+        skip = " # SKIP" if case.ended == "skip" else ""
+        write(f"{'not ok' if case.ended == 'not ok' else 'ok'} {number} - {case.name}{skip}")
+        if case.message:
+            write(f"# {case.message}")
+    write(f"1..{len(cases)}")
+
+
+def read(path: Path, began: float) -> bytes:
+    """Return the contents of a file. Raises ValueError if it is too large, or older than `began`."""
+    found = path.stat()
+    if found.st_mtime < began - 2:  # file systems may keep whole seconds only
+        raise ValueError("it is older than this run")
+    if found.st_size > LONGEST_FILE:
+        raise ValueError(f"it has more than {LONGEST_FILE >> 20} MiB")
+    return path.read_bytes()
+
+
+def parse(data: bytes) -> List[Case]:
+    """Return the test cases of a JUnit file. Raises ExpatError or ValueError; a document type is refused."""
+    cases: List[Case] = []
+    inside: List[Optional[Case]] = [None]
+
+    def begin(tag: str, attributes: Dict[str, str]) -> None:
+        name = tag.rpartition("}")[2]
+        case = inside[0]
+        if name == "testcase":
+            owner = attributes.get("classname", "")
+            inside[0] = Case(plain(".".join(filter(None, (owner, attributes.get("name", ""))))) or "a test")
+            cases.append(inside[0])
+        elif case and name in ("failure", "error"):
+            case.ended, case.message = "not ok", plain(attributes.get("message", "").partition("\n")[0])
+        elif case and name == "skipped" and case.ended == "ok":
+            case.ended = "skip"
+
+    def end(tag: str) -> None:
+        if tag.rpartition("}")[2] == "testcase":
+            inside[0] = None
+
+    def refuse(*_arguments: Any) -> None:
+        raise ValueError("it has a document type, which is not read")
+
+    parser = expat.ParserCreate()
+    parser.StartElementHandler, parser.EndElementHandler = begin, end
+    parser.StartDoctypeDeclHandler = refuse
+    parser.Parse(data, True)
+    return cases
+
+
+def plain(text: str) -> str:
+    """Return a text on one line, without control characters, and with each # escaped as TAP wants it."""
+    return re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\s]+", " ", text).strip()[:LONGEST_TEXT].replace("#", "\\#")
+
+
+def write(line: str) -> None:
+    """Write one line by one system call, so that lines of ranks do not mix."""
+    data = f"{line}\n".encode(errors="replace")
+    while data:
+        data = data[os.write(1, data) :]

@@ -1,0 +1,108 @@
+"""Results of test suites in the output of ranks."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_hetgpu.extensions.output_patterns import CommandSettings
+from pytest_hetgpu.extensions.readers._suites import READERS
+from pytest_hetgpu.extensions.readers.command import CommandParser
+from pytest_hetgpu.model.program_output import BenchmarkResult
+from pytest_hetgpu.model.suite import MOST_NAMES, SuiteResult
+from pytest_hetgpu.model.verdict import Kind
+from tests.extensions.readers.feeding import read
+
+pytest.importorskip("re2")
+
+
+def run(form: str, *lines: str) -> BenchmarkResult:
+    return read("command", "\n".join(lines), settings=CommandSettings.model_validate({"tests": form}))
+
+
+TAP = ("TAP version 14", "1..4", "ok 1 - adds", "not ok 2 - divides", "ok 3 - flies # SKIP no wings", "ok 4")
+
+
+def test_tap_of_two_ranks_is_one_suite() -> None:
+    # Rank 1 fails where rank 0 does not.
+    found = run("tap", *TAP, *(line.replace("not ok 2", "ok 2").replace("ok 1", "not ok 1") for line in TAP))
+    assert found.suite == SuiteResult(4, ("divides", "adds"), 1)
+    meaning = CommandParser.meaning_of_exit(0, found)
+    assert meaning == (Kind.WRONG_RESULT, "2 of 4 tests failed: divides, adds")
+
+
+def test_what_is_to_do_and_what_is_skipped_has_not_failed() -> None:
+    found = run("tap", "not ok 1 - later # TODO write it", "ok 2 - escapes \\# in a name", "1..2")
+    assert found.suite == SuiteResult(2)
+    assert str(found.suite) == "2 tests passed"
+    assert CommandParser.meaning_of_exit(0, found) is None
+
+
+@pytest.mark.parametrize(
+    ("lines", "failed"),
+    [
+        (("1..5", "ok 1 - a", "ok 2 - b"), "3 of 5 planned tests, which did not run"),
+        (("ok 1 - a", "Bail out! no memory"), "Bail out! no memory"),
+    ],
+)
+def test_tests_that_did_not_run_are_a_failure(lines: tuple[str, ...], failed: str) -> None:
+    suite = run("tap", *lines).suite
+    assert suite
+    assert suite.failed == (failed,)
+
+
+UNITTEST = """\
+..F.E
+======================================================================
+ERROR: setUpClass (test_win.TestWin)
+----------------------------------------------------------------------
+Traceback (most recent call last):
+FAIL: testRevoke (test_ulfm.TestWorld.testRevoke)
+FAIL: testRevoke (test_ulfm.TestSelf)
+FAIL: testInfo (test_abi.TestABI.testInfo) (name='real2')
+----------------------------------------------------------------------
+Ran 2083 tests in 8.123s
+
+FAILED (failures=3, errors=1, skipped=90)
+"""
+
+
+def test_unittest_of_every_python() -> None:
+    assert run("unittest", *(UNITTEST * 2).splitlines()).suite == SuiteResult(
+        2083,
+        (
+            "test_win.TestWin.setUpClass",
+            "test_ulfm.TestWorld.testRevoke",
+            "test_ulfm.TestSelf.testRevoke",
+            "test_abi.TestABI.testInfo (name='real2')",
+        ),
+        90,
+    )
+    passed = run("unittest", "Ran 1 test in 0.1s", "", "OK (skipped=1)").suite
+    assert str(passed) == "1 tests passed, 1 skipped"
+
+
+def test_an_output_without_results_is_no_success() -> None:
+    found = run("unittest", "Segmentation fault")
+    assert found.suite is None
+    meaning = CommandParser.meaning_of_exit(0, found)
+    assert meaning == (Kind.WRONG_RESULT, "the output has no results of tests (unittest)")
+    assert CommandParser.meaning_of_exit(3, found) == (Kind.ERROR, "exit code 3")
+
+
+def test_the_names_of_failed_tests_are_limited() -> None:
+    suite = run("tap", *(f"not ok {number} - t{number}" for number in range(MOST_NAMES + 9))).suite
+    assert suite
+    assert (len(suite.failed), suite.more) == (MOST_NAMES, 9)
+    assert "and 206 more" in str(suite)
+    assert suite.failure_key == "failed@t0 and 208 more"
+
+
+@given(st.sampled_from(sorted(READERS)), st.lists(st.text(max_size=60), max_size=20))
+def test_no_line_breaks_a_reader(form: str, lines: list[str]) -> None:
+    reader = READERS[form]()
+    for line in lines:
+        reader.feed(line)
+    found = reader.finish()
+    assert found is None or found.tests >= len(found.failed)

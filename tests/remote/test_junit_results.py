@@ -1,0 +1,89 @@
+"""The JUnit file of a program as lines of TAP."""
+
+from __future__ import annotations
+
+import ast
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.remote.test_run_external import run, script
+
+PROGRAM = Path(__file__).resolve().parents[2] / "pytest_hetgpu" / "remote" / "junit_results.py"
+FILE = """\
+<?xml version="1.0"?>
+<testsuites><testsuite name="s" tests="4">
+<testcase classname="solver.Mesh" name="reads"/>
+<testcase classname="solver.Mesh" name="writes&#10;#1"><failure message="3 &lt; 4&#10;more">long</failure></testcase>
+<testcase name="alone"><error message="boom"/></testcase>
+<testcase classname="solver" name="gpu"><skipped message="none"/></testcase>
+</testsuite></testsuites>
+"""
+LINES = [
+    "ok 1 - solver.Mesh.reads",
+    "not ok 2 - solver.Mesh.writes \\#1",
+    "# 3 < 4",
+    "not ok 3 - alone",
+    "# boom",
+    "ok 4 - solver.gpu # SKIP",
+    "1..4",
+]
+
+
+def test_it_is_written_for_the_pythons_of_images() -> None:
+    ast.parse(PROGRAM.read_text(encoding="utf-8"), feature_version=(3, 8))
+
+
+def test_results_follow_the_output_and_the_exit_code_stays(tmp_path: Path) -> None:
+    (tmp_path / "made.xml").write_text(FILE)
+    told = str(tmp_path / "out-{rank}.xml")
+    ended = run(
+        *(
+            tmp_path,
+            "--junit",
+            told,
+            "--",
+            "sh",
+            "-c",
+            'cp "$0" "$1"; echo done; exit 3',
+            str(tmp_path / "made.xml"),
+            told,
+        ),
+        OMPI_COMM_WORLD_RANK="2",
+        OMPI_COMM_WORLD_SIZE="4",
+    )
+    assert ended.code == 3
+    assert ended.lines == ["done", *LINES]
+    assert (tmp_path / "out-2.xml").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "no element found: line 1, column 0"),
+        ("<testsuite><testcase", "unclosed token: line 1, column 11"),
+        ("<!DOCTYPE a [<!ENTITY b 'c'>]><testsuite/>", "it has a document type, which is not read"),
+        (None, "No such file or directory"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_no_success(tmp_path: Path, text: str | None, reason: str) -> None:
+    file = tmp_path / "out.xml"
+    if text is not None:
+        file.write_text(text)
+    ended = run(tmp_path, "--junit", str(file), "--", "true")
+    assert ended.lines == [f"Bail out! {file}: {reason}"]
+
+
+def test_a_file_of_an_earlier_run_does_not_count(tmp_path: Path) -> None:
+    file = tmp_path / "out.xml"
+    file.write_text(FILE)
+    os.utime(file, (time.time() - 60,) * 2)
+    assert run(tmp_path, "--junit", str(file), "--", "true").lines == [f"Bail out! {file}: it is older than this run"]
+
+
+def test_a_signal_ends_the_rank_as_it_ended_the_program(tmp_path: Path) -> None:
+    crash = script(tmp_path / "bin", "crash", "#!/bin/sh\nkill -SEGV $$\n")
+    assert run(tmp_path, "--junit", str(tmp_path / "none.xml"), "--", str(crash)).code == -signal.SIGSEGV
