@@ -104,7 +104,7 @@ def examine(suite: MatrixSet, connect: Connect = connect) -> tuple[Diagnosis, ..
     Raises NotHere if testinfra is not installed. An unreachable host becomes a Diagnosis with trouble.
     """
     places = _group_by_connection(suite.inventory) or {HostConnection(): [("", LOCAL)]}
-    stacks = _local_stacks(suite)
+    stacks = local_stacks(suite)
 
     def one(connection: HostConnection) -> Diagnosis:
         kinds = tuple(dict.fromkeys(kind for kind, _ in places[connection] if kind))
@@ -162,7 +162,7 @@ def _display_name(connection: HostConnection, entries: Sequence[tuple[str, Host]
     return f"{', '.join(kinds)} on {', '.join(addresses)}{by}"
 
 
-def _local_stacks(suite: MatrixSet) -> tuple[Stack, ...]:
+def local_stacks(suite: MatrixSet) -> tuple[Stack, ...]:
     """Return the stacks of this machine, the default one first."""
     ordered = sorted(stack_names(), key=lambda name: (name != USUAL_STACK, name))
     found = map(suite.stack, ordered)

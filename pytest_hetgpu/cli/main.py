@@ -87,6 +87,7 @@ def _parser() -> argparse.ArgumentParser:
     boundary = commands.add_parser("boundary", help="print under which condition cells of stored runs fail")
     boundary.add_argument("folders", type=Path, nargs="+", metavar="RUN", help="runs' folders, like reports/latest")
     boundary.set_defaults(run=_boundary)
+    _add_init(commands.add_parser("init", help="write a first matrix of what is here, and of your program"))
     doctor = commands.add_parser("doctor", help="look at this machine, or at an inventory's hosts: what may break jobs")
     doctor.add_argument("--inventory", metavar="FILE", help="look at the hosts of this file, or of KIND:PATH")
     doctor.add_argument("--list", action="store_true", help="only print which hosts that gives, and look at none")
@@ -94,6 +95,15 @@ def _parser() -> argparse.ArgumentParser:
     doctor.set_defaults(run=_doctor)
     _add_clean(commands.add_parser("clean", help="show what runs that were killed have left, and remove it"))
     return parser
+
+
+def _add_init(init: argparse.ArgumentParser) -> None:
+    init.add_argument("folder", nargs="?", type=Path, default=Path(), metavar="FOLDER", help="where to (here)")
+    init.add_argument("--program", default="", metavar="COMMAND", help="run it in cells, too: './app --size 8'")
+    init.add_argument("--hosts", default="", metavar="HOSTS", help="hosts that ssh reaches: gpu1,gpu2")
+    init.add_argument("--yes", action="store_true", help="ask nothing")
+    init.add_argument("--force", action="store_true", help="replace files that exist")
+    init.set_defaults(run=_init)
 
 
 def _add_compare(compare: argparse.ArgumentParser) -> None:
@@ -208,6 +218,14 @@ def _compare(parsed: argparse.Namespace) -> int:
 
     where = run_places(parsed.reports, parsed.history, os.environ)
     return run(parsed.before, parsed.after, where, CompareOptions(parsed.tolerance, parsed.common, parsed.json), print)
+
+
+def _init(parsed: argparse.Namespace) -> int:
+    from pytest_hetgpu.cli.init.command import InitOptions, run
+
+    options = InitOptions(parsed.folder, parsed.program, parsed.hosts, parsed.yes, parsed.force)
+    asking = sys.stdin.isatty() and sys.stdout.isatty()
+    return run(options, print, input if asking else None)
 
 
 def _doctor(parsed: argparse.Namespace) -> int:

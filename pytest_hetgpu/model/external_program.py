@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+PYTHON = "{python}"
+"""Placeholder for the interpreter of the node's stack."""
+
 
 @dataclass(frozen=True, slots=True)
 class ExternalProgram:

@@ -12,9 +12,8 @@ from typing import NamedTuple
 from pytest_hetgpu.model.failure import KnownFailure, Signature
 from pytest_hetgpu.model.job import Expectation
 from pytest_hetgpu.model.old_spellings import Renamed
-from pytest_hetgpu.model.program_output import BenchmarkResult, ExitMeaning
+from pytest_hetgpu.model.program_output import BenchmarkResult, ExitMeaning, SuiteResult
 from pytest_hetgpu.model.records import Device, Hello, Measurement, MessagePoint, RankExit, Row
-from pytest_hetgpu.model.suite import SuiteResult
 from pytest_hetgpu.model.transport_classes import Connection
 from pytest_hetgpu.model.verdict import Kind, Verdict
 

@@ -11,8 +11,10 @@ from typing import NamedTuple
 
 from pytest_hetgpu.model.old_spellings import Renamed, old_arguments
 from pytest_hetgpu.model.records import MessagePoint
-from pytest_hetgpu.model.suite import SuiteResult
 from pytest_hetgpu.model.verdict import Kind
+
+MOST_NAMES = 200
+_SHOWN = 3
 
 
 class Quantity(NamedTuple):
@@ -107,6 +109,35 @@ class BenchmarkResult:
         """Return the values that must be equal before two rows can be compared."""
         point = row.point
         return (self.tool, self.version, self.memory, row.operation, row.ranks, point.dtype, point.place)
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteResult:
+    """The number of `tests` that a suite has, skipped ones included, and the names of those that failed on any rank.
+
+    `more` counts failed tests beyond the first `MOST_NAMES`.
+    """
+
+    tests: int
+    failed: tuple[str, ...] = ()
+    skipped: int = 0
+    more: int = 0
+
+    @property
+    def failure_key(self) -> str:
+        """Return a name that is equal for equal failed tests: `failed@test_io.TestFile.testRead and 4 more`."""
+        if not self.failed:
+            return ""
+        more = len(self.failed) + self.more - 1
+        return f"failed@{min(self.failed)}{f' and {more} more' if more else ''}"
+
+    def __str__(self) -> str:
+        if not self.failed:
+            skipped = f", {self.skipped} skipped" if self.skipped else ""
+            return f"{self.tests} tests passed{skipped}"
+        number = len(self.failed) + self.more
+        further = f" and {number - _SHOWN} more" if number > _SHOWN else ""
+        return f"{number} of {self.tests} tests failed: {', '.join(self.failed[:_SHOWN])}{further}"
 
 
 class ExitMeaning(NamedTuple):

@@ -15,7 +15,7 @@ from pytest_hetgpu.model.failure import KnownFailure
 from pytest_hetgpu.model.outcome import Outcome
 from pytest_hetgpu.model.transport_classes import describe_carriers
 from pytest_hetgpu.model.verdict import Verdict
-from pytest_hetgpu.reporting import scaling_table, suites_table
+from pytest_hetgpu.reporting import scaling_table
 from pytest_hetgpu.reporting.cell_text import (
     Rerun,
     describe_debug_rerun,
@@ -78,7 +78,7 @@ def render(
     ]
     parts += _grids(record)
     parts += _not_ok(record, log, rerun)
-    parts += suites_table.paragraphs(record, escape_markdown)
+    parts += _tests(record)
     parts += _flaky(record)
     parts += _skips(record)
     parts += _quarantine(record)
@@ -88,6 +88,14 @@ def render(
     parts += _legend(record)
     parts += _missing_logs(lost)
     return _truncate("\n\n".join(parts) + "\n")
+
+
+def _tests(record: RunRecord) -> Iterator[str]:
+    """Yield the results of test suites, which few runs have."""
+    if any(cell.outcome.suite for cell in record.cells):
+        from pytest_hetgpu.reporting.suites_table import paragraphs
+
+        yield from paragraphs(record, escape_markdown)
 
 
 def _changes(record: RunRecord) -> Iterator[str]:

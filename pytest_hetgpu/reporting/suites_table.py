@@ -21,7 +21,7 @@ class FailedTest(NamedTuple):
 
 
 def failed_tests(cells: Sequence[CellRecord]) -> tuple[FailedTest, ...]:
-    """Return the failed tests of all suites, those that fail in the fewest cells first: they tell cells apart."""
+    """Return the failed tests of all suites, those that fail in the fewest cells first."""
     suites = {cell.label: cell.outcome.suite for cell in cells if cell.outcome.suite}
     names = dict.fromkeys(name for suite in suites.values() for name in suite.failed)
     # A suite of which names were cut, or that has no number of tests, does not prove that a test passed.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pytest_hetgpu.model.suite import SuiteResult
+from pytest_hetgpu.model.program_output import SuiteResult
 from pytest_hetgpu.reporting import suites_table
 from pytest_hetgpu.store.cells import RunRecord
 from tests.reporting.report_samples import PASSED, cell

@@ -1,4 +1,4 @@
-"""Results of test suites in the output of ranks: the Test Anything Protocol, and Python's unittest.
+"""Results of test suites in the output of ranks: the Test Anything Protocol (TAP), and unittest of Python.
 
 Ranks print the same tests, so that equal names are one test. It has failed if it failed on any rank.
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import abc
 import re
 
-from pytest_hetgpu.model.suite import MOST_NAMES, SuiteResult
+from pytest_hetgpu.model.program_output import MOST_NAMES, SuiteResult
 
 _MOST_TESTS = 100_000
 _LONGEST_NAME = 200

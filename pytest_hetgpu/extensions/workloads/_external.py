@@ -16,13 +16,10 @@ from pydantic import BeforeValidator, Field, GetCoreSchemaHandler
 from pydantic_core.core_schema import CoreSchema, no_info_after_validator_function
 
 from pytest_hetgpu.extensions.workloads.base import Workload, WorkloadSettings
-from pytest_hetgpu.model.external_program import ExternalProgram
+from pytest_hetgpu.model.external_program import PYTHON, ExternalProgram
 from pytest_hetgpu.model.messages import show
 from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.sizes import show_size
-
-PYTHON = "{python}"
-"""Placeholder for the interpreter of the node's stack."""
 
 
 def _tokens(value: Any) -> Any:

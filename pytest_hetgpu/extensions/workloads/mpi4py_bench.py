@@ -7,7 +7,6 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from pytest_hetgpu.extensions.workloads._external import (
-    PYTHON,
     ExternalSettings,
     ExternalWorkload,
     Times,
@@ -16,6 +15,7 @@ from pytest_hetgpu.extensions.workloads._external import (
     points,
 )
 from pytest_hetgpu.extensions.workloads.base import Sizes
+from pytest_hetgpu.model.external_program import PYTHON
 from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.sizes import parse_sizes
 

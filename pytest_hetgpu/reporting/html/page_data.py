@@ -22,7 +22,6 @@ from pytest_hetgpu.reporting import cell_text
 from pytest_hetgpu.reporting.excerpt import excerpt
 from pytest_hetgpu.reporting.html.timeline import timeline_data
 from pytest_hetgpu.reporting.scaling_table import curves_data
-from pytest_hetgpu.reporting.suites_table import tests_data
 from pytest_hetgpu.store.cells import CellRecord, RunRecord, format_utc
 from pytest_hetgpu.store.encode import RecordError
 from pytest_hetgpu.store.environment import SUMMARY_FACTS, PlacementFacts
@@ -56,7 +55,7 @@ def page_data(
             one_line(f"Sample of {one.matrix} ({one.strategy}): {one.text}.") for one in record.samples.values()
         ],
         "scaling": curves_data(record),
-        "tests": tests_data(record),
+        "tests": _tests(record),
         "bisected": [one_line(one.line, LONGEST_TEXT) for one in record.bisected],
         "unread": dict(record.unread),
         "private": one_line(cell_text.describe_private_logs(folder), LONGEST_TEXT),
@@ -65,6 +64,14 @@ def page_data(
         "changes": list(_changes(record, earlier)) if earlier else [],
         "baseline": one_line(earlier.name) if earlier else "",
     }
+
+
+def _tests(record: RunRecord) -> list[list[object]]:
+    if not any(cell.outcome.suite for cell in record.cells):
+        return []
+    from pytest_hetgpu.reporting.suites_table import tests_data
+
+    return tests_data(record)
 
 
 def _cell(cell: CellRecord, folder: RunFolder, rerun: cell_text.Rerun) -> dict[str, Any]:

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from pytest_hetgpu.extensions.output_patterns import CommandSettings
 from pytest_hetgpu.extensions.readers._suites import READERS
 from pytest_hetgpu.extensions.readers.command import CommandParser
-from pytest_hetgpu.model.program_output import BenchmarkResult
-from pytest_hetgpu.model.suite import MOST_NAMES, SuiteResult
+from pytest_hetgpu.model.program_output import MOST_NAMES, BenchmarkResult, SuiteResult
 from pytest_hetgpu.model.verdict import Kind
 from tests.extensions.readers.feeding import read
 

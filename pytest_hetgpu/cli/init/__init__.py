@@ -1,0 +1,1 @@
+"""`hetgpu init`: a first matrix of what is there."""
