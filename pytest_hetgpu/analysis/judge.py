@@ -225,6 +225,9 @@ def _run_notes(run: FinishedRun, ruling: expectation.Ruling, signature: Signatur
         and expectation.lacks_frame(ruling.expectation, signature)
     ):
         yield f"expected {expectation.describe(ruling.expectation)}, and no frame could be read: {run.result.frameless}"
+    got, parts = run.evidence.trace
+    if run.job.demand.trace and (got < parts or not parts):
+        yield f"no trace.json: {got} of {parts or 'unknown'} parts of the trace arrived"
     if run.result.left_out:
         yield f"{run.result.left_out} bytes from the middle of its output were not kept (--hetgpu-output)"
     if run.result.unplugged and (signature is None or signature.key != LOST_INTERFACE):

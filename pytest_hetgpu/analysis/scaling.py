@@ -14,7 +14,8 @@ Strong scaling is the same problem on more ranks (Amdahl 1967). Weak scaling is 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from pytest_hetgpu.analysis.significance import ratio_interval
 from pytest_hetgpu.model.records import Measurement, MessagePoint
@@ -36,11 +37,20 @@ class ScalingCell:
     series: Scaling | None = None
 
 
+class _Point(NamedTuple):
+    """One cell of a curve: its measurement, its value of the axis, its share of communication."""
+
+    measured: Measurement
+    value: str
+    communication: float | None
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """One number of ranks: its value of the axis, its figure (in `unit`), and its efficiency (1 is perfect).
 
     `interval` holds the true efficiency with a probability of 95 %; None if the samples are too few to know it.
+    `communication` is the share of a step's time in which a collective was under way, if a profiler measured it.
     """
 
     ranks: int
@@ -48,6 +58,7 @@ class Step:
     figure: float
     efficiency: float
     interval: tuple[float, float] | None = None
+    communication: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +108,7 @@ def curves(cells: Iterable[ScalingCell]) -> tuple[Curve, ...]:
 
     A metric with several message sizes counts at the largest. If a number of ranks occurs twice, the first one counts.
     """
-    found: dict[_Key, list[tuple[Measurement, str]]] = {}
+    found: dict[_Key, list[_Point]] = {}
     for cell in cells:
         chosen = _telling(cell)
         if chosen is None:
@@ -106,37 +117,47 @@ def curves(cells: Iterable[ScalingCell]) -> tuple[Curve, ...]:
         for axis in ("placement",) if cell.series else cell.axes:
             others = tuple((name, value) for name, value in cell.axes.items() if name != axis)
             key = (series, axis, others, kind, chosen.metric, chosen.point)
-            found.setdefault(key, []).append((chosen, cell.axes[axis]))
+            found.setdefault(key, []).append(_Point(chosen, cell.axes[axis], _communication(cell)))
     made = (_curve(key, taken) for key, taken in found.items())
     return tuple(curve for curve in made if len(curve.steps) > 1)
+
+
+def _communication(cell: ScalingCell) -> float | None:
+    return next((one.value for one in cell.measurements if one.metric == "communication"), None)
 
 
 def _telling(cell: ScalingCell) -> Measurement | None:
     """Return the measurement by which a cell scales, None if it has none."""
     own = cell.series.metric if cell.series else ""
     for metric in (own,) if own else _SCALED_BY:
-        chosen = [one for one in cell.measurements if one.metric == metric and one.value > 0]
+        chosen = [
+            one
+            for one in cell.measurements
+            if one.metric == metric and one.value > 0 and (cell.series or one.ranks > 0)
+        ]
         if chosen:
-            return max(chosen, key=lambda one: (one.point.size, not one.point.place, one.point.dtype))
+            found = max(chosen, key=lambda one: (one.point.size, not one.point.place, one.point.dtype))
+            return replace(found, ranks=cell.series.ranks) if cell.series else found
     return None
 
 
-def _curve(key: _Key, taken: Sequence[tuple[Measurement, str]]) -> Curve:
+def _curve(key: _Key, taken: Sequence[_Point]) -> Curve:
     series, axis, others, kind, *_ = key
-    by_ranks: dict[int, tuple[Measurement, str]] = {}
-    for item, value in taken:
-        by_ranks.setdefault(item.ranks, (item, value))
+    by_ranks: dict[int, _Point] = {}
+    for point in taken:
+        by_ranks.setdefault(point.measured.ranks, point)
     ordered = [by_ranks[ranks] for ranks in sorted(by_ranks)]
-    first = ordered[0][0]
-    steps = tuple(_step(kind, first, item, value) for item, value in ordered)
+    first = ordered[0].measured
+    steps = tuple(_step(kind, first, point) for point in ordered)
     return Curve(series, axis, tuple(value for _, value in others), kind, first.metric, first.unit, first.point, steps)
 
 
-def _step(kind: str, first: Measurement, item: Measurement, value: str) -> Step:
+def _step(kind: str, first: Measurement, point: _Point) -> Step:
+    item = point.measured
     time = item.unit in _TIMES
     share = 1.0 if item.metric == "busbw" or (time and kind == WEAK) else first.ranks / item.ranks
     gain = first.value / item.value if time else item.value / first.value
     before, now = (list(filter(lambda sample: sample > 0, one.samples)) for one in (first, item))
     inside = ratio_interval(before, now) if time else ratio_interval(now, before)
     interval = (inside[0] * share, inside[1] * share) if inside and item is not first else None
-    return Step(item.ranks, value, item.value, gain * share, interval)
+    return Step(item.ranks, point.value, item.value, gain * share, interval, point.communication)

@@ -93,6 +93,10 @@ def launch(run: RunContext, cell: CellRun) -> CellRun:
             return replace(cell, result=result, launched=False, further=())
     cell = cell.on(add_thresholds(run, _with_link(run, cell.cluster), partial(connected, run)))
     result = execute(cell.cluster, run.folder, run.journal, run.options)
+    if cell.job.demand.trace:
+        from pytest_hetgpu.execution.trace import save_trace
+
+        save_trace(run.folder, cell.job.label)
     return replace(cell, result=result, launched=True)
 
 

@@ -236,6 +236,7 @@ class Requirements:
         backend: backend of torch.distributed, "" for ranks that call MPI.
         foreign: program of another project, None for ours.
         limits: thresholds for times, by point.
+        trace: rank 0 reports a trace of a profiler.
         before: facts of the run that most thresholds come from.
         tolerance: accepted deterioration as a share: 0.1 is 10 %.
 
@@ -248,6 +249,7 @@ class Requirements:
     points: tuple[MessagePoint, ...]
     operation: str
     measured: bool = True
+    trace: bool = False
     facts: Mapping[str, str] = field(default_factory=dict)
     capabilities: frozenset[str] = frozenset()
     expectations: tuple[Expectation, ...] = ()

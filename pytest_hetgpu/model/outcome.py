@@ -151,6 +151,7 @@ class Evidence:
         signatures: all failures found, the most significant first.
         figures: values that programs measured beside times.
         lacks: missing requirements that ranks reported, with the source.
+        trace: how many parts of a profiler's trace arrived, and of how many.
         program: output of a program of another project.
         ended: end of each rank's work, in seconds since 1970 by its node's clock.
         last_row: last report of a time by rank 0, in the same unit.
@@ -170,6 +171,7 @@ class Evidence:
     figures: tuple[Measurement, ...] = ()
     devices: tuple[Device, ...] = ()
     lacks: tuple[str, ...] = ()
+    trace: tuple[int, int] = (0, 0)
     program: ProgramOutput | None = None
     ended: Mapping[int, float] = field(default_factory=dict)
     last_row: float | None = None

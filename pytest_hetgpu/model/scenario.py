@@ -51,13 +51,14 @@ class Exclusion:
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """The series of a cell: its `name`, and its `kind`, weak or strong.
+    """The series of a cell: its `name`, its `kind`, weak or strong, and the `ranks` of the cell.
 
     `metric` is the figure of a program that the matrix names, "" for a workload's own.
     """
 
     name: str
     kind: str
+    ranks: int
     metric: str = ""
 
 

@@ -39,7 +39,7 @@ def plan(matrix: Matrix, scenario: Scenario, site: SiteFacts) -> Job:
         from pytest_hetgpu.planning.rendezvous import rendezvous, torch_variables
 
         meeting = rendezvous(scenario, nodes, settings.master)
-        ours = torch_variables(nodes, launcher, meeting, work.backend)
+        ours = torch_variables(nodes, launcher, meeting, _backend_of_ranks(settings, work))
     contexts, mca = _contexts(settings, nodes, site, work, ours)
     if site.dropped:
         from pytest_hetgpu.planning.dropped import without_settings
@@ -111,6 +111,12 @@ def _workload(scenario: Scenario, settings: CellSettings) -> Workload:
     return work.with_backend(backend)
 
 
+def _backend_of_ranks(settings: CellSettings, work: Workload) -> str:
+    """Return the backend by which ranks become one world; that of the transport for a user's program without MPI."""
+    external = work.external(1)
+    return settings.transport.backend if external and not external.proof else work.backend
+
+
 def _is_multi_host(nodes: Sequence[Node]) -> bool:
     return any(node.hardware.runtime != "local" for node in nodes)
 
@@ -126,7 +132,9 @@ def _check_suitable(
         or work.unsuitable_transport(settings.family)
         or _lacking(work, nodes),
         "": next(filter(None, map(settings.transport.unsuitable, stacks)), None) or _unreachable(settings, nodes),
-        f"{settings.options.launcher} ": launcher.unsuitable(next(iter(stacks)), mca, work.backend),
+        f"{settings.options.launcher} ": launcher.unsuitable(
+            next(iter(stacks)), mca, _backend_of_ranks(settings, work)
+        ),
     }
     for subject, reason in reasons.items():
         if reason:
@@ -194,6 +202,7 @@ def _requirements(
         points=work.required_points(ranks),
         operation=work.measured_operation(ranks),
         measured=work.measured,
+        trace=work.traced,
         facts=_known_facts(stack, work),
         capabilities=present,
         expectations=scenario.expectations,

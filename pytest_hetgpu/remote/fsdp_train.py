@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
-from torch_training import arguments, compare, flatten, make_data, make_model, report_training, size_of, train
+from torch_training import arguments, compare, flatten, make_data, make_model, profile, report_training, size_of, train
 from torch_world import join
 
 DTYPE = torch.float64
@@ -39,6 +39,7 @@ def main() -> None:
         flatten(alone.parameters()),
         lambda got, wanted: torch.isclose(got, wanted, rtol=RELATIVE, atol=ABSOLUTE),
     )
+    profile(world, model, data, options)
     report_training("fsdp_train", world, record, (fields["size"], "float64"), wrong)
 
 

@@ -75,7 +75,8 @@ def main(arguments: List[str]) -> NoReturn:
 
 def parse_arguments(arguments: List[str]) -> Tuple[argparse.Namespace, List[List[str]]]:
     """Return the options, and the command of each rank."""
-    split = arguments.index("--")
+    # torchrun drops a `--` that follows the name of its script.
+    split = arguments.index("--") if arguments[0].startswith("--") else -1
     parser = argparse.ArgumentParser()
     parser.add_argument("--folder", action="append", default=[])
     parser.add_argument("--mpi4py", action="store_true")
@@ -87,7 +88,7 @@ def parse_arguments(arguments: List[str]) -> Tuple[argparse.Namespace, List[List
             commands.append([])
         else:
             commands[-1].append(word)
-    return parser.parse_args(arguments[:split]), commands
+    return parser.parse_args(arguments[: max(split, 0)]), commands
 
 
 def from_environment(names: Tuple[str, ...], default: int) -> int:

@@ -50,6 +50,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--batch", type=int, default=64, help="samples per rank and step")
     parser.add_argument("--hidden", type=int, default=64, help="units or channels of the hidden layers")
     parser.add_argument("--model", choices=("mlp", "cnn"), default="mlp")
+    parser.add_argument("--profile", action="store_true", help="report a trace of further steps")
     parser.add_argument("--scaling", choices=("weak", "strong"), help="samples and batch of each rank, or of all")
     return parser.parse_args()
 
@@ -108,6 +109,25 @@ def train(
             seconds.append((time.perf_counter() - started) / steps)
         losses.append(total / steps)
     return TrainingRecord(losses, seconds, steps, whole)
+
+
+def profile(world: ProcessGroup, model: torch.nn.Module, data: TrainingData, options: argparse.Namespace) -> None:
+    """Report a trace of further steps on the first samples, if that is asked for."""
+    if not options.profile:
+        return
+    from torch_profile import profile_steps
+
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    part = options.batch // (world.ranks if options.scaling == "strong" else 1)
+    low = world.rank * part
+    inputs, targets = data.inputs[low : low + part], data.targets[low : low + part]
+
+    def step() -> None:
+        optimizer.zero_grad()
+        torch.nn.functional.mse_loss(model(inputs), targets).backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+
+    profile_steps(world, step, {"size": size_of(model)})
 
 
 def mean_of_ranks(world: ProcessGroup, values: List[float]) -> List[float]:

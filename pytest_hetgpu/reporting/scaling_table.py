@@ -31,7 +31,10 @@ def paragraphs(record: RunRecord, escape: Callable[[str], str]) -> Iterator[str]
         return
     rows = [row for curve in found[:_MOST_CURVES] for row in _rows(curve, escape)]
     more = f"\n\nand {len(found) - _MOST_CURVES} more" if len(found) > _MOST_CURVES else ""
-    head = "| cells | scaling | ranks | measured | efficiency | 95 % interval |\n|---|---|---:|---:|---:|---:|"
+    head = (
+        "| cells | scaling | ranks | measured | efficiency | 95 % interval | communication |\n"
+        "|---|---|---:|---:|---:|---:|---:|"
+    )
     yield "## Scaling"
     yield "\n".join([head, *rows]) + more
     yield "\n".join(f"- {escape(f'{_shared(curve)} ({curve.kind}): {knee(curve)}')}" for curve in found[:_MOST_CURVES])
@@ -51,7 +54,7 @@ def knee(curve: Curve) -> str:
 
 
 def curves_data(record: RunRecord) -> list[dict[str, Any]]:
-    """Return the curves for the page: steps are `[ranks, value, figure, efficiency, low, high]`."""
+    """Return the curves for the page: steps are `[ranks, value, figure, efficiency, low, high, communication]`."""
     return [
         {
             "name": one_line(_shared(curve)),
@@ -70,6 +73,7 @@ def _numbers(step: Step) -> list[Any]:
         step.ranks,
         one_line(step.value),
         *(float(f"{one:.5g}") for one in (step.figure, step.efficiency, low, high)),
+        step.communication,
     ]
 
 
@@ -82,5 +86,7 @@ def _rows(curve: Curve, escape: Callable[[str], str]) -> Iterator[str]:
     for step in curve.steps:
         figure = f"{step.figure:.4g} {curve.unit}".strip()
         who = escape(_shared(curve) if curve.series else f"{_shared(curve)}, {curve.axis} {step.value}")
+        share = "" if step.communication is None else f"{step.communication:.0%}"
         inside = f"{step.interval[0]:.0%} to {step.interval[1]:.0%}" if step.interval else ""
-        yield f"| {who} | {curve.kind} | {step.ranks} | {curve.metric} {figure} | {step.efficiency:.0%} | {inside} |"
+        numbers = f"{curve.metric} {figure} | {step.efficiency:.0%} | {inside} | {share}"
+        yield f"| {who} | {curve.kind} | {step.ranks} | {numbers} |"

@@ -115,6 +115,10 @@ class RunFolder:
         """Return the file of the stacks of a cell's ranks, if they were dumped (`cluster/stack_dump.py`)."""
         return self.scenario(label) / "stacks.json"
 
+    def trace(self, label: str) -> Path:
+        """Return the file of a cell's profiler trace, in Chrome's format, if there is one."""
+        return self.scenario(label) / "trace.json"
+
     def prepare(self, label: str) -> Path:
         """Create a cell's folder; return the file of its redacted output.
 

@@ -53,6 +53,7 @@ def test_the_largest_message_tells() -> None:
         (cell(2, "busbw", 2.0), cell(4, "busbw", 2.0, transport="shm")),
         (cell(2, "busbw", 2.0), cell(4, "busbw", 2.0, point=MessagePoint(8, "float32"))),
         (cell(1, "busbw", 0.0), cell(2, "busbw", 2.0)),
+        (cell(0, "samples", 1.0), cell(2, "samples", 2.0)),
         (cell(2, "latency", 2.0), cell(4, "latency", 2.0)),
         (cell(2, "busbw", 2.0, placement="a"), cell(2, "busbw", 2.0, placement="b")),
     ],
@@ -69,8 +70,8 @@ def series(kind: str, metric: str, unit: str, *figures: tuple[int, float], scatt
         samples = tuple(value * factor for factor in factors) if scatter else ()
         return ScalingCell(
             {"placement": f"n{ranks}", "transport": "tcp"},
-            [Measurement(metric, value, unit, BIG, ranks, samples)],
-            Scaling(f"n-{kind}", kind, metric),
+            [Measurement(metric, value, unit, BIG, 0, samples)],  # a program may not print its ranks
+            Scaling(f"n-{kind}", kind, ranks, metric),
         )
 
     return only(*(one(*figure) for figure in figures))
@@ -123,6 +124,6 @@ def test_a_series_holds_its_own_cells_only() -> None:
         for name in ("amd", "nvidia", "")
         for ranks in (1, 2)
         if name or ranks == 1
-        for series in [Scaling(name, STRONG) if name else None]
+        for series in [Scaling(name, STRONG, ranks) if name else None]
     ]
     assert [(one.series, one.steps[0].value) for one in curves(cells)] == [("amd", "amd-1"), ("nvidia", "nvidia-1")]

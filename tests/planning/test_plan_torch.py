@@ -36,6 +36,8 @@ axes:
     guarded_send: {}
     ddp_train: {hidden: 16}
     pi_trapezoid: {}
+    own: {kind: command, argv: [./train], mpi: false, check: false}
+    own-mpi: {kind: command, argv: [./train], check: false}
   launcher: {mpirun: {launcher: mpirun}, torchrun: {launcher: torchrun}}
 """
 
@@ -114,3 +116,13 @@ def test_what_cannot_be_is_skipped_with_its_reason(plans: Plans, cell: str, reas
     with pytest.raises(NotHere) as caught:
         job(plans, cell)
     assert reason in str(caught.value)
+
+
+def test_torchrun_starts_a_program_of_the_user_that_is_none_of_mpi(plans: Plans) -> None:
+    argv = job(plans, "two-gloo-own-torchrun").command.argv
+    assert argv[-3:] == ("/p/run_external.py", "--", "./train")
+    assert {"GLOO_SOCKET_IFNAME=lo", "OMP_NUM_THREADS=1"} <= {*argv}
+    with pytest.raises(NotHere, match="this one calls MPI"):
+        job(plans, "two-gloo-own-mpi-torchrun")
+    with pytest.raises(NotHere, match="this one calls MPI"):
+        job(plans, "two-ob1-own-torchrun")

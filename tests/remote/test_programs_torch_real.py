@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from pytest_hetgpu.analysis.logs.records import RecordReader, Records
+from pytest_hetgpu.execution.trace import trace_of
 from pytest_hetgpu.model.records import MessagePoint
 from tests.conftest import stack_candidates
 from tests.remote.mpi_runs import PROGRAMS
@@ -174,6 +175,32 @@ def test_training_on_what_is_no_number_is_a_wrong_result(torchrun: Torchrun) -> 
     assert ran.returncode == 0, ran.text[-3000:]
     assert all(sum(points.values()) for points in ran.records.checks.values())
     assert any("of the loss: expected at most nan, got nan" in sentence for sentence in ran.records.wrong)
+
+
+@pytest.mark.parametrize(("scaling", "steps"), [("weak", 8), ("strong", 8)])
+def test_a_series_gives_the_problem_of_one_rank_or_of_all(torchrun: Torchrun, scaling: str, steps: int) -> None:
+    """Weak: 512 samples and a batch of 64 for each of two ranks. Strong: the same for both together."""
+    arguments = ("--backend", "gloo", "--epochs", "4", "--samples", "512", "--batch", "64", "--scaling", scaling)
+    ran = torchrun("ddp_train.py", *arguments)
+    assert ran.returncode == 0, ran.text[-3000:]
+    assert [(row.iterations, row.repeat) for row in ran.records.rows] == [(steps, 0), (steps, 1), (steps, 2)]
+    (rate,) = (one for one in ran.records.figures if one.metric == "samples")
+    whole = 64 * (2 if scaling == "weak" else 1)
+    assert rate.samples == pytest.approx([whole / row.seconds for row in ran.records.rows])
+
+
+@pytest.mark.parametrize("program", ["ddp_train.py", "fsdp_train.py"])
+def test_a_profile_is_a_trace_of_chrome_with_the_share_of_communication(torchrun: Torchrun, program: str) -> None:
+    ran = torchrun(program, "--backend", "gloo", "--samples", "256", "--profile")
+    assert ran.returncode == 0, ran.text[-3000:]
+    trace = json.loads(trace_of(line.encode() for line in ran.text.splitlines()))
+    names = [event["name"] for event in trace["traceEvents"] if event.get("ph") == "X"]
+    assert names.count("step") == 5
+    assert any(name.startswith("gloo:") for name in names)
+    got, parts = ran.records.trace
+    assert got == parts > 0
+    (share,) = (one.value for one in ran.records.figures if one.metric == "communication")
+    assert 0 < share <= 1
 
 
 def test_what_holds_the_group_is_let_go_before_the_group_ends(torchrun: Torchrun) -> None:

@@ -197,3 +197,9 @@ def test_the_mpi_that_mpi4py_loads(tmp_path: Path, stacks_here: object, stack: s
     assert hello.library.startswith(says)
     assert Path(hello.libmpi).is_relative_to(prefix.resolve())
     assert ended.starts[0].versions["mpi4py"].startswith("4.")
+
+
+def test_a_launcher_may_drop_the_separator(tmp_path: Path) -> None:
+    """argparse of torchrun takes a `--` behind its script for its own."""
+    ended = run(tmp_path, "sh", "-c", 'echo "$0" "$1"', "a", "--")
+    assert ended.lines == ["a --"]

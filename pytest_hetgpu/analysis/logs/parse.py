@@ -164,6 +164,7 @@ def read_evidence(
         figures=told.figures,
         devices=told.devices,
         lacks=told.lacks,
+        trace=told.trace,
         ended=told.ended,
         last_row=told.last_row,
     )

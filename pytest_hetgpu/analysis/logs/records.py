@@ -25,6 +25,7 @@ class Records:
     """Reports of all ranks; the fields are those of `Evidence`. `corrupt` counts records that could not be read.
 
     `carried` are components of connections that ranks reported, `versions` those of libraries that ranks queried.
+    `trace` is how many parts of a profiler's trace arrived, and of how many.
     `ended` is the time at which a rank was done, and `last_row` that of the last reported time, in seconds since 1970
     by their own clocks.
     """
@@ -40,6 +41,7 @@ class Records:
     figures: tuple[Measurement, ...] = ()
     devices: tuple[Device, ...] = ()
     lacks: tuple[str, ...] = ()
+    trace: tuple[int, int] = (0, 0)
     ended: Mapping[int, float] = field(default_factory=dict)
     last_row: float | None = None
 
@@ -66,6 +68,7 @@ class RecordReader:
         self._devices: dict[int, Device] = {}
         self._lacks: dict[str, None] = {}
         self._refused = 0
+        self._trace: dict[int, int] = {}
         self._room = MOST_FACTS
         self._takers: dict[str, Callable[[Mapping[str, Any]], None]] = {
             "hello": self._take_hello,
@@ -77,6 +80,7 @@ class RecordReader:
             "figure": self._take_figure,
             "device": self._take_device,
             "lacks": self._take_lacks,
+            "trace": self._take_trace,
         }
 
     def feed(self, line: bytes) -> None:
@@ -97,6 +101,7 @@ class RecordReader:
             versions={name: ", ".join(sorted(said)) for name, said in self._versions.items()},
             figures=tuple(middle_of(tuple(repeats.values())) for repeats in self._figures.values()),
             lacks=tuple(self._lacks),
+            trace=(len(self._trace), max(self._trace.values(), default=0)),
             devices=tuple(device for _, device in sorted(self._devices.items())),
             ended=dict(self._ended),
             last_row=self._last_row,
@@ -193,6 +198,12 @@ class RecordReader:
     def _take_lacks(self, record: Mapping[str, Any]) -> None:
         _whole(record["rank"])
         self._lacks[f"{_text(record['what'])}: {_text(record['how'])}"] = None
+
+    def _take_trace(self, record: Mapping[str, Any]) -> None:
+        part, parts = _whole(record["part"]), _whole(record["parts"], least=1)
+        if part >= parts:
+            raise _RecordError(f"part {part} of {parts}")
+        self._trace[part] = parts
 
     def _take_device(self, record: Mapping[str, Any]) -> None:
         rank, index = _whole(record["rank"]), _whole(record["index"])

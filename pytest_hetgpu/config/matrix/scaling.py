@@ -168,7 +168,7 @@ class _SeriesReader:
             rules.reader.origin(placed.line),
             nodes=(given.hardware,) * nodes,
             launch_from=given.launch_from or "",
-            scaling=Scaling(series, shape.kind, shape.metric or ""),
+            scaling=Scaling(series, shape.kind, nodes * ranks, shape.metric or ""),
         )
         first = next((value for value in rules.values("placement") if value.name == name), None)
         if first and replace(first, node=made.node, origin=made.origin) != made:

@@ -37,6 +37,7 @@ class TrainingSettings(TorchSettings):
     samples: Annotated[int, Field(ge=1)] = 4096
     batch: Annotated[int, Field(ge=1)] = 64
     hidden: Annotated[int, Field(ge=1)] = 64
+    profile: Annotated[bool, Field(description="five further steps under the profiler of PyTorch: trace.json")] = False
 
 
 class TorchWorkload(Workload):
@@ -67,7 +68,12 @@ class Training(TorchWorkload):
             *("--hidden", str(asked.hidden)),
             *(("--model", asked.model) if asked.model != "mlp" else ()),
             *(("--scaling", self.scaling) if self.scaling else ()),
+            *(("--profile",) if asked.profile else ()),
         )
+
+    @property
+    def traced(self) -> bool:
+        return self.settings.profile
 
     def points(self) -> tuple[MessagePoint, ...]:
         parameters = _PARAMETERS[self.settings.model](self.settings.hidden)

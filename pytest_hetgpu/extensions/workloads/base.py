@@ -166,6 +166,11 @@ class Workload(KeepsOldNames, abc.ABC):
         other.backend = backend
         return other
 
+    @property
+    def traced(self) -> bool:
+        """Return whether rank 0 reports a trace of a profiler."""
+        return False
+
     def with_scaling(self, kind: str) -> Workload:
         """Return the same work as a cell of a series of a kind."""
         other = copy(self)

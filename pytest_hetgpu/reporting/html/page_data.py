@@ -105,6 +105,8 @@ def _cell(cell: CellRecord, folder: RunFolder, rerun: cell_text.Rerun) -> dict[s
         data["log"] = log.relative_to(folder.path).as_posix()
     elif cell.result:
         data["lost"] = log.relative_to(folder.path).as_posix()
+    if folder.trace(cell.label).exists():
+        data["trace"] = folder.trace(cell.label).relative_to(folder.path).as_posix()
     if outcome.wire:
         data["wire"] = {"gbs": outcome.wire.gbs, "told": one_line(describe_link(outcome.wire))}
     if outcome.measurements:

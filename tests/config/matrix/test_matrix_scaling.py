@@ -43,7 +43,7 @@ def test_a_series_adds_a_placement_for_each_number_of_nodes(reads: Reads) -> Non
     )
     cells = [cell for cell in expand(matrix) if cell.scaling]
     assert [cell.id for cell in cells] == [f"cpu-weak-{nodes}x2-gloo-ddp_train" for nodes in (1, 2, 4)]
-    assert {cell.scaling for cell in cells} == {Scaling("cpu-weak", "weak")}
+    assert [cell.scaling for cell in cells] == [Scaling("cpu-weak", "weak", ranks) for ranks in (2, 4, 8)]
     settings = [matrix.settings(cell.values) for cell in cells]
     assert [(len(one.nodes), one.options.ranks_per_node) for one in settings] == [(1, 2), (2, 2), (4, 2)]
     assert {one.workload.scaling for one in settings} == {"weak"}

@@ -57,7 +57,7 @@ function drawCell(place, id) {
       entry("for upstream", issueOf(cell)), (cell.attempts || []).map((line, place) => entry(`attempt ${place + 1}`, line)), entry("debug rerun", cell.debug), entry("took", duration(cell.seconds), cell.started ? `, from ${cell.started}` : ""),
       entry("tests", cell.tests), entry("MPI", cell.stack), entry("data went by", cell.carried || (cell.transports || []).join(", ")),
       entry("wire", cell.wire ? `${cell.wire.gbs ? `${cell.wire.gbs.toPrecision(3)} GB/s, ` : ""}${cell.wire.told}` : ""), (cell.notes || []).map((note) => entry("note", note)),
-      entry("log", cell.log ? h("a", { href: cell.log.split("/").map(encodeURIComponent).join("/"), class: "log" }, cell.log) : cell.lost ? `${cell.lost} is not there any more` : "")),
+      entry("trace", cell.trace ? h("a", { href: cell.trace.split("/").map(encodeURIComponent).join("/"), class: "log" }, cell.trace) : ""), entry("log", cell.log ? h("a", { href: cell.log.split("/").map(encodeURIComponent).join("/"), class: "log" }, cell.log) : cell.lost ? `${cell.lost} is not there any more` : "")),
     ...(cell.quote ? [h("h3", {}, `Line ${cell.line} of its log`)] : []), excerptOf(cell) || "", ...knownOf(cell), ranksOf(cell) || "", timesOf(cell) || "",
     ...(cell.findings ? [h("h3", {}, "What each judge found"), h("ul", {}, cell.findings.map(([judge, kind, why]) => h("li", {}, `${judge} (${kind.replace(/_/g, " ")}): ${why}`)))] : []),
     ...(cell.others ? [h("p", {}, "Also in the log: ", cell.others.map(([key, line]) => `${key} (line ${line})`).join(", "))] : []),

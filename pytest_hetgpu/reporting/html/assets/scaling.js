@@ -19,17 +19,17 @@ function scalingTraces(curves) {
   }
   return found;
 }
-function scalingRow(curve, [ranks, value, figure, efficiency, low, high], place) {
+function scalingRow(curve, [ranks, value, figure, efficiency, low, high, communication], place) {
   const percent = (share) => `${(share * 100).toFixed(0)} %`;
   return h("tr", {}, h("td", {}, place ? "" : curve.name), h("td", {}, curve.kind), h("td", {}, String(ranks)), h("td", {}, value),
-    h("td", {}, `${figure.toPrecision(4)} (${curve.metric})`), h("td", {}, percent(efficiency)), h("td", {}, low === high ? "" : `${percent(low)} to ${percent(high)}`));
+    h("td", {}, `${figure.toPrecision(4)} (${curve.metric})`), h("td", {}, percent(efficiency)), h("td", {}, low === high ? "" : `${percent(low)} to ${percent(high)}`), h("td", {}, communication === null ? "" : percent(communication)));
 }
 function drawScaling(place) {
   const curves = FACTS.scaling || [];
   if (!curves.length) return;
   const drawn = h("div", {});
   place.append(h("h2", {}, "Scaling"), h("ul", {}, curves.map((curve) => h("li", {}, `${curve.name} (${curve.kind}): ${curve.knee}`))), drawn,
-    table(["cells", "scaling", "ranks", "value", "measured", "efficiency", "95 % interval"], curves.flatMap((curve) => curve.steps.map((step, at) => scalingRow(curve, step, at)))));
+    table(["cells", "scaling", "ranks", "value", "measured", "efficiency", "95 % interval", "communication"], curves.flatMap((curve) => curve.steps.map((step, at) => scalingRow(curve, step, at)))));
   const numbers = [...new Set(curves.flatMap((curve) => curve.steps.map(([ranks]) => ranks)))].sort((a, b) => a - b);
   const show = () => plot(drawn, "Speed over the number of ranks; the table below has the numbers", scalingTraces(curves), {
     margin: { l: 60, r: 20, t: 10, b: 50 }, legend: { orientation: "h", y: -0.2 },
