@@ -13,7 +13,7 @@ import re
 import tempfile
 import zlib
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Tuple
 
 import torch
 from records import emit
@@ -22,8 +22,9 @@ from torch_world import ProcessGroup
 STEPS = 5
 PART = 3600  # characters of a record
 MOST_PARTS = 1000
-# Gloo's and NCCL's collectives as PyTorch names them, and NCCL's kernels on a GPU.
-COLLECTIVE = re.compile(r"(?:gloo|nccl|mpi|ucc):|ncclDevKernel|ncclKernel")
+KERNEL = "kernel"
+# Collectives as PyTorch names them on the host, and the kernels of NCCL and RCCL.
+ON_HOST, ON_DEVICE = re.compile(r"(?:gloo|mpi|ucc):"), re.compile(r"nccl\w*Kernel")
 
 
 def profile_steps(world: ProcessGroup, step: Callable[[], Any], fields: Dict[str, int]) -> None:
@@ -53,20 +54,35 @@ def profile_steps(world: ProcessGroup, step: Callable[[], Any], fields: Dict[str
 
 
 def communication_share(events: List[Dict[str, Any]]) -> float:
-    """Return the part of the steps' time in which a collective was under way, overlapped by computation or not."""
-    steps = [span for span in map(span_of, events) if span and span[2] == "step"]
-    total = sum(end - start for start, end, _ in steps)
-    busy = merged([span[:2] for span in map(span_of, events) if span and COLLECTIVE.match(span[2])])
-    inside = sum(max(0.0, min(end, stop) - max(start, began)) for start, end in busy for began, stop, _ in steps)
-    return inside / total if total else 0.0
+    """Return the part of the steps' time in which a collective was under way, overlapped by computation or not.
+
+    Kernels may end after the host has left the last step: the time lasts until then.
+    """
+    spans = [span_of(event) for event in events if event.get("ph") == "X"]
+    steps = [span for span in spans if span.name == "step"]
+    if not steps:
+        return 0.0
+    kernels = [span for span in spans if span.category == KERNEL]
+    first, last = min(one.start for one in steps), max(one.end for one in (*steps, *kernels))
+    name = ON_DEVICE if kernels else ON_HOST
+    busy = merged([(one.start, one.end) for one in kernels or spans if name.match(one.name)])
+    inside = sum(max(0.0, min(end, last) - max(start, first)) for start, end in busy)
+    return inside / (last - first)
 
 
-def span_of(event: Dict[str, Any]) -> Tuple[float, float, str]:
-    """Return start, end (us) and name of a complete event; an empty one for any other."""
-    if event.get("ph") != "X" or event.get("cat") == "gpu_user_annotation":
-        return 0.0, 0.0, ""
+class Span(NamedTuple):
+    """An event with a duration: start and end in microseconds."""
+
+    start: float
+    end: float
+    name: str
+    category: str
+
+
+def span_of(event: Dict[str, Any]) -> Span:
+    """Return the span of a complete event."""
     start = float(event["ts"])
-    return start, start + float(event.get("dur", 0)), str(event["name"])
+    return Span(start, start + float(event.get("dur", 0)), str(event["name"]), str(event.get("cat", "")))
 
 
 def merged(spans: List[Tuple[float, float]]) -> List[Tuple[float, float]]:

@@ -91,6 +91,22 @@ destroy, dist.destroy_process_group = dist.destroy_process_group, destroyed
 Held()
 leave(world)
 """
+SHARES = """
+import json
+from torch_profile import communication_share
+
+def event(name, start, duration, category="cpu_op"):
+    return {"ph": "X", "name": name, "ts": start, "dur": duration, "cat": category}
+
+steps = [event("step", 100, 50), event("step", 150, 50)]
+host = [event("gloo:all_reduce", 90, 20), event("gloo:all_reduce", 105, 15), event("gloo:barrier", 190, 100)]
+kernels = [event("gemm", 100, 120, "kernel"), event("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 150, 50, "kernel")]
+print(json.dumps([
+    communication_share([*steps, *host, {"ph": "M"}]),
+    communication_share([*steps, *host, *kernels]),
+    communication_share(host),
+]))
+"""
 WHO = """
 import json, sys
 from torch_world import find_rank
@@ -201,6 +217,13 @@ def test_a_profile_is_a_trace_of_chrome_with_the_share_of_communication(torchrun
     assert got == parts > 0
     (share,) = (one.value for one in ran.records.figures if one.metric == "communication")
     assert 0 < share <= 1
+
+
+def test_the_share_of_communication_counts_what_overlaps_once(torch_python: str) -> None:
+    code = f"import sys; sys.path.insert(0, {str(PROGRAMS)!r})\n{SHARES}"
+    done = subprocess.run([torch_python, "-c", code], capture_output=True, text=True, check=True)
+    # 20 + 10 of 100 us on the host; a kernel of 50 in the 120 us until the last one ends; no steps.
+    assert json.loads(done.stdout) == [0.3, pytest.approx(50 / 120), 0.0]
 
 
 def test_what_holds_the_group_is_let_go_before_the_group_ends(torchrun: Torchrun) -> None:

@@ -86,7 +86,9 @@ def _program(text: str) -> tuple[str, ...]:
         raise UsageError(f"the command {text!r} cannot be read: {error}") from None
     if words and Path(words[0]).name in ("python", "python3"):
         words[0] = PYTHON
-    return tuple(str(Path(word).resolve()) if "/" not in word[:1] and Path(word).is_file() else word for word in words)
+    return tuple(
+        str(Path(word).resolve()) if not word.startswith("/") and Path(word).is_file() else word for word in words
+    )
 
 
 def _hosts(text: str) -> tuple[str, ...]:
