@@ -44,6 +44,17 @@ def ratio_interval(ones: Sequence[float], others: Sequence[float], chance: float
     return ratios[dropped - 1], ratios[-dropped]
 
 
+def rate_interval(failed: int, runs: int) -> tuple[float, float]:
+    """Return the interval of 95 % of the rate behind `failed` of `runs`, which are at least one.
+
+    Source: E. B. Wilson, Journal of the American Statistical Association 22 (1927).
+    """
+    share, square = failed / runs, 1.96**2
+    middle = (share + square / (2 * runs)) / (1 + square / runs)
+    reach = 1.96 / (1 + square / runs) * math.sqrt(share * (1 - share) / runs + square / (4 * runs * runs))
+    return max(0.0, middle - reach), min(1.0, middle + reach)
+
+
 @lru_cache(maxsize=64)
 def _ways(ones: int, others: int) -> tuple[int, ...]:
     """In how many orders of so many values the ones win 0, 1, ... pairs: the Gaussian binomial's coefficients."""

@@ -79,6 +79,11 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument("--history", type=Path, metavar="FILE", help="put the run into this history, or in again")
     report.set_defaults(run=_report)
     _add_compare(commands.add_parser("compare", help="print what got worse or better between two runs; exits by it"))
+    history = commands.add_parser("history", help="print since when cells fail, over the newest runs of a history")
+    history.add_argument("--last", type=int, default=60, metavar="N", help="how many runs (60)")
+    history.add_argument("--history", type=Path, metavar="FILE", help="the history (REPORTS/history.sqlite)")
+    history.add_argument("--reports", type=Path, metavar="DIR", help="where runs land (reports)")
+    history.set_defaults(run=_history)
     bundle = commands.add_parser("bundle", help="pack a failure for its upstream: issue text, reproducer, logs")
     bundle.add_argument("folder", type=Path, metavar="RUN", help="a run's folder, like reports/latest")
     bundle.add_argument("wanted", metavar="CELL|KEY", help="a cell's name, or the key of a signature")
@@ -218,6 +223,13 @@ def _compare(parsed: argparse.Namespace) -> int:
 
     where = run_places(parsed.reports, parsed.history, os.environ)
     return run(parsed.before, parsed.after, where, CompareOptions(parsed.tolerance, parsed.common, parsed.json), print)
+
+
+def _history(parsed: argparse.Namespace) -> int:
+    from pytest_hetgpu.cli.compare import run_places
+    from pytest_hetgpu.cli.history import run
+
+    return run(run_places(parsed.reports, parsed.history, os.environ).history, parsed.last, print)
 
 
 def _init(parsed: argparse.Namespace) -> int:

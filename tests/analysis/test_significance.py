@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_hetgpu.analysis.significance import above, any_of, larger, ratio_interval
+from pytest_hetgpu.analysis.significance import above, any_of, larger, rate_interval, ratio_interval
 
 TIMES = st.floats(min_value=1e-9, max_value=1e3)
 
@@ -88,3 +88,9 @@ def test_the_interval_holds_the_true_ratio_as_often_as_it_promises() -> None:
         low, high = ratio_interval(ones, others) or (0.0, 0.0)
         held += low <= 0.8 <= high
     assert held >= 940
+
+
+def test_the_interval_of_a_rate() -> None:
+    low, high = rate_interval(7, 60)
+    assert (round(low, 2), round(high, 2)) == (0.06, 0.22)
+    assert rate_interval(0, 10)[0] == 0.0

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 
 from pytest_hetgpu.analysis.boundary.condition import State
 from pytest_hetgpu.analysis.boundary.runs import HOST, TIME, YES
 from pytest_hetgpu.analysis.boundary.space import Candidate, Literal, Relation
 from pytest_hetgpu.analysis.boundary.summary import Summary
+from pytest_hetgpu.analysis.significance import rate_interval
 from pytest_hetgpu.store.cells import format_utc
 
 MOST_VALUES = 6
@@ -44,11 +44,9 @@ def state_text(found: Summary) -> str:
 
 
 def _rate(failed: int, runs: int) -> str:
-    """Return how often cells fail, with the Wilson interval of 95 %: `8 of 10 runs fail, 49 to 94 %`."""
-    share, square = failed / runs, 1.96**2
-    middle = (share + square / (2 * runs)) / (1 + square / runs)
-    reach = 1.96 / (1 + square / runs) * math.sqrt(share * (1 - share) / runs + square / (4 * runs * runs))
-    return f"{failed} of {runs} runs fail, {100 * (middle - reach):.0f} to {100 * (middle + reach):.0f} %"
+    """Return how often cells fail, with the interval of 95 %: `8 of 10 runs fail, 49 to 94 %`."""
+    low, high = rate_interval(failed, runs)
+    return f"{failed} of {runs} runs fail, {100 * low:.0f} to {100 * high:.0f} %"
 
 
 def conjunction(literals: Iterable[str]) -> str:

@@ -1,0 +1,72 @@
+"""The history of cells as lines for a terminal: one letter for each run, and since when a cell is as it is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime, timezone
+
+from pytest_hetgpu.analysis.cell_history import CellHistory, HistoryState, cell_history
+from pytest_hetgpu.analysis.significance import rate_interval
+from pytest_hetgpu.reporting.table import LETTERS
+from pytest_hetgpu.store.past_runs import PastOutcome, PastRun, PastRuns
+from pytest_hetgpu.store.text import one_line
+
+_ORDER = (HistoryState.BROKEN, HistoryState.FLAKY, HistoryState.MENDED)
+_MOST_CHANGES = 8
+_LONGEST = 120
+
+
+def history_lines(past: PastRuns) -> Iterator[str]:
+    """Yield the cells that were not always the same, the broken ones first; the newest run is right."""
+    runs = past.runs
+    if not runs:
+        yield "no run is in the history"
+        return
+    first, last = _time(runs[0]), _time(runs[-1])
+    yield f"{len(runs)} run{'s' * (len(runs) > 1)}, {first} to {last}, the newest right"
+    several = len({matrix for matrix, _ in past.cells}) > 1
+    found = {cell: cell_history(runs, outcomes) for cell, outcomes in past.cells.items()}
+    for state in _ORDER:
+        for cell, one in found.items():
+            if one.state is state:
+                name = one_line(f"{cell[0]}: {cell[1]}" if several else cell[1], _LONGEST)
+                yield ""
+                yield f"{letters(past.cells[cell])}  {name}"
+                yield from (f"  {line}" for line in cell_lines(one, runs))
+    yield from _steady(found.values())
+
+
+def letters(outcomes: Sequence[PastOutcome | None]) -> str:
+    """Return one letter for each run, as in the table of a run; a blank for a run without the cell."""
+    return "".join(LETTERS[one.verdict][0] if one else " " for one in outcomes)
+
+
+def cell_lines(one: CellHistory, runs: Sequence[PastRun]) -> Iterator[str]:
+    """Yield the state of a cell in words, and the changes at that time."""
+    name, before = one_line(one.name, _LONGEST), one_line(one.before, _LONGEST)
+    if one.state is HistoryState.FLAKY:
+        low, high = rate_interval(one.failed, one.ran)
+        yield f"flaky: {one.failed} of {one.ran} runs fail, {100 * low:.0f} to {100 * high:.0f} %; now {name}"
+        return
+    since, run = runs[one.since], "run" if one.runs_before == 1 else "runs"
+    yield f"{name} since {_time(since)} ({one_line(since.id)}), was {before} for {one.runs_before} {run}"
+    for change in one.changes[:_MOST_CHANGES]:
+        yield f"then {one_line(change, 2 * _LONGEST)}"
+    if len(one.changes) > _MOST_CHANGES:
+        yield f"then {len(one.changes) - _MOST_CHANGES} more"
+
+
+def _steady(found: Iterable[CellHistory]) -> Iterator[str]:
+    histories = tuple(found)
+    counts = Counter(one_line(one.name, _LONGEST) for one in histories if one.state is HistoryState.STEADY)
+    if counts or any(one.state is HistoryState.NOT_RUN for one in histories):
+        yield ""
+    for name, number in counts.most_common():
+        yield f"{number} cell{'s are' if number > 1 else ' is'} always {name}"
+    if never := sum(one.state is HistoryState.NOT_RUN for one in histories):
+        yield f"{never} cell{'s were' if never > 1 else ' was'} never run"
+
+
+def _time(run: PastRun) -> str:
+    return f"{datetime.fromtimestamp(run.started, timezone.utc):%Y-%m-%d %H:%M} UTC"
