@@ -6,7 +6,8 @@ Runs are in the order of their start. A cell that was not run in one of them has
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from pytest_hetgpu.store.past_runs import PastOutcome, PastRun
@@ -34,11 +35,13 @@ class CellHistory:
     """The history of one cell.
 
     Attributes:
-        since: the run (its place) of the first outcome like the present one, without another in between.
+        name: name of the outcome in the run `since`.
+        since: the run (its place) since which it fails, or works; if it always failed, since which it fails like this.
         before: name of the outcome before that, "" if there is none.
-        runs_before: for how many runs in a row it was that.
+        runs_before: for how many runs in a row it worked, or failed, before.
         failed: in how many runs it failed, of `ran`.
         changes: what differs between the run before `since` and that run: `ucx 1.18.0 became 1.20.0`.
+        later: the run since which it fails in another way than in `since`, and that way; None if it does not.
 
     """
 
@@ -50,6 +53,10 @@ class CellHistory:
     failed: int = 0
     ran: int = 0
     changes: tuple[str, ...] = ()
+    later: tuple[int, str] | None = None
+
+
+_Seen = list[tuple[int, PastOutcome]]
 
 
 def cell_history(runs: Sequence[PastRun], outcomes: Sequence[PastOutcome | None]) -> CellHistory:
@@ -57,41 +64,42 @@ def cell_history(runs: Sequence[PastRun], outcomes: Sequence[PastOutcome | None]
     seen = [(place, one) for place, one in enumerate(outcomes) if one and one.ran]
     if not seen:
         return CellHistory(HistoryState.NOT_RUN)
-    streaks = list(_streaks(seen))
-    last = streaks[-1]
-    failed = sum(not one.good for _, one in seen)
-    place, present = last[0]
-    found = CellHistory(HistoryState.STEADY, present.name, place, failed=failed, ran=len(seen))
-    if len(streaks) == 1:
-        return found
-    earlier = streaks[-2]
-    before_place, before = earlier[-1]
-    changes = tuple(_changes(runs[before_place], before, runs[place], present))
-    state = _state(seen, len(last))
-    return CellHistory(state, present.name, place, before.name, len(earlier), failed, len(seen), changes)
+    named, turns = (list(_streaks(seen, key)) for key in (lambda one: one.name, lambda one: one.good))
+    failed, present = sum(not one.good for _, one in seen), named[-1][0]
+    if len(named) == 1:
+        return CellHistory(HistoryState.STEADY, present[1].name, present[0], failed=failed, ran=len(seen))
+    several = turns if len(turns) > 1 else named
+    (place, first), (before_place, before) = several[-1][0], several[-2][-1]
+    return CellHistory(
+        _state(turns),
+        first.name,
+        place,
+        before.name,
+        len(several[-2]),
+        failed,
+        len(seen),
+        tuple(_changes(runs[before_place], before, runs[place], first)),
+        (present[0], present[1].name) if present[0] > place else None,
+    )
 
 
-def _streaks(seen: Sequence[tuple[int, PastOutcome]]) -> Iterator[list[tuple[int, PastOutcome]]]:
-    streak: list[tuple[int, PastOutcome]] = []
-    for place, one in seen:
-        if streak and streak[-1][1].name != one.name:
-            yield streak
-            streak = []
-        streak.append((place, one))
-    yield streak
+def _streaks(seen: _Seen, key: Callable[[PastOutcome], object]) -> Iterator[_Seen]:
+    """Yield neighbouring outcomes of equal keys."""
+    for _, streak in itertools.groupby(seen, lambda one: key(one[1])):
+        yield list(streak)
 
 
-def _state(seen: Sequence[tuple[int, PastOutcome]], length: int) -> HistoryState:
-    """Decide whether the last `length` outcomes are a change, or one more turn of a flaky cell."""
-    earlier, present = seen[:-length], seen[-1][1]
-    changed = HistoryState.MENDED if present.good else HistoryState.BROKEN
-    like = sum(one.good is present.good for _, one in earlier)
-    other = not (present.good or earlier[-1][1].good or any(one.name == present.name for _, one in earlier))
-    if not like or other:
+def _state(turns: Sequence[_Seen]) -> HistoryState:
+    """Decide whether the last turn to good or bad is a change, or one more turn of a flaky cell."""
+    good = turns[-1][0][1].good
+    changed = HistoryState.MENDED if good else HistoryState.BROKEN
+    earlier = [one for turn in turns[:-1] for _, one in turn]
+    like = sum(one.good is good for one in earlier)
+    if not like:
         return changed
     # The rate of such outcomes before, by Laplace's rule of succession.
     rate = (like + 1) / (len(earlier) + 2)
-    return changed if rate**length <= CHANCE else HistoryState.FLAKY
+    return changed if rate ** len(turns[-1]) <= CHANCE else HistoryState.FLAKY
 
 
 def _changes(was: PastRun, before: PastOutcome, now: PastRun, present: PastOutcome) -> Iterator[str]:

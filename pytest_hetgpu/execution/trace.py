@@ -13,7 +13,9 @@ from pytest_hetgpu.store.files import PRIVATE, write_atomically
 from pytest_hetgpu.store.folder import RunFolder
 from pytest_hetgpu.store.redaction.redact import redact
 
-_LONGEST = 256 << 20
+LONGEST = 16 << 20
+"""Bytes of the longest trace; parsed, it takes some 30 times as much memory."""
+_MOST_PARTS = 1000
 
 
 def save_trace(folder: RunFolder, label: str) -> None:
@@ -22,8 +24,9 @@ def save_trace(folder: RunFolder, label: str) -> None:
     path.unlink(missing_ok=True)
     with suppress(OSError), folder.log(label).open("rb") as log:
         text = trace_of(line.rstrip(b"\n") for line in log)
-        if text:
-            write_atomically(path, redact(text).encode(), PRIVATE)
+        safe = redact(text)
+        if text and (safe == text or is_trace(safe)):
+            write_atomically(path, safe.encode(), PRIVATE)
 
 
 def trace_of(lines: Iterable[bytes]) -> str:
@@ -34,19 +37,36 @@ def trace_of(lines: Iterable[bytes]) -> str:
     frames, parts, wanted = FrameReader(), dict[int, str](), 0
     for line in lines:
         for payload in frames.feed(line):
-            if b'"t":"trace"' in payload:
-                with suppress(ValueError, KeyError, TypeError):
-                    record = json.loads(payload)
-                    wanted = int(record["parts"])
-                    parts[int(record["part"])] = str(record["data"])
+            if b'"t":"trace"' in payload and (part := _part(payload)):
+                number, wanted, data = part
+                parts[number] = data
     if not wanted or len(parts) != wanted or set(parts) != set(range(wanted)):
         return ""
     try:
         unpacked = zlib.decompressobj()
-        data = unpacked.decompress(base64.b64decode("".join(parts[number] for number in range(wanted))), _LONGEST)
-        text = data.decode()
-        found = json.loads(text)
-    except (ValueError, zlib.error, RecursionError):
+        packed = base64.b64decode("".join(parts[number] for number in range(wanted)))
+        text = unpacked.decompress(packed, LONGEST).decode()
+    except (ValueError, zlib.error):
         return ""
-    whole = unpacked.eof and isinstance(found, dict) and isinstance(found.get("traceEvents"), list)
-    return text if whole else ""
+    return text if unpacked.eof and is_trace(text) else ""
+
+
+def _part(payload: bytes) -> tuple[int, int, str] | None:
+    """Return number, number of all, and text of a part; None for a record with anything else."""
+    try:
+        record = json.loads(payload)
+    except (ValueError, RecursionError):
+        return None
+    number, parts, data = (record.get(name) for name in ("part", "parts", "data"))
+    if type(number) is int and type(parts) is int and isinstance(data, str) and 0 <= number < parts <= _MOST_PARTS:
+        return number, parts, data
+    return None
+
+
+def is_trace(text: str) -> bool:
+    """Return whether a text is a JSON object whose `traceEvents` are a list."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and isinstance(found.get("traceEvents"), list)

@@ -115,13 +115,16 @@ class BenchmarkResult:
 class SuiteResult:
     """The number of `tests` that a suite has, skipped ones included, and the names of those that failed on any rank.
 
-    `more` counts failed tests beyond the first `MOST_NAMES`.
+    `more` counts failed tests beyond the first `MOST_NAMES`, `missing` those that were planned and did not run.
+    `whole`: the suite reached its end.
     """
 
     tests: int
     failed: tuple[str, ...] = ()
     skipped: int = 0
     more: int = 0
+    missing: int = 0
+    whole: bool = True
 
     @property
     def failure_key(self) -> str:
@@ -132,6 +135,8 @@ class SuiteResult:
         return f"failed@{min(self.failed)}{f' and {more} more' if more else ''}"
 
     def __str__(self) -> str:
+        if self.missing and not self.failed:
+            return f"{self.missing} of {self.tests} planned tests did not run"
         if not self.failed:
             skipped = f", {self.skipped} skipped" if self.skipped else ""
             return f"{self.tests} tests passed{skipped}"

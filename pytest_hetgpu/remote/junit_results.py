@@ -9,8 +9,8 @@ import ctypes
 import os
 import re
 import signal
+import stat
 import sys
-import time
 from pathlib import Path
 from typing import Any, Callable, Dict, List, NoReturn, Optional
 from xml.parsers import expat
@@ -31,28 +31,41 @@ class Case:
 
 
 def run_and_print(start: Callable[[], NoReturn], file: str) -> NoReturn:
-    """Run `start` in a child, print the results in `file`, and end as the child ended."""
-    began = time.time()
+    """Run `start` in a child, print the results in `file`, and end as the child ended.
+
+    An earlier file of that name is removed, so that its results do not count for this run.
+    """
+    remove(file)
     child = os.fork()
     if not child:
         # The program must not outlive its rank.
         ctypes.CDLL(None).prctl(PARENT_DEATH_SIGNAL, signal.SIGKILL)
         start()
-    for number in FORWARDED:
-        signal.signal(number, lambda got, _frame: os.kill(child, got))
+    before = {number: signal.signal(number, lambda got, _frame: os.kill(child, got)) for number in FORWARDED}
     _, status = os.waitpid(child, 0)
-    print_results(file, began)
+    for number, handler in before.items():
+        signal.signal(number, handler)
+    print_results(file)
     if os.WIFSIGNALED(status):
         signal.signal(os.WTERMSIG(status), signal.SIG_DFL)
         os.kill(os.getpid(), os.WTERMSIG(status))
     sys.exit(os.WEXITSTATUS(status))
 
 
-def print_results(file: str, began: float) -> None:
-    """Print a line for each test case; `Bail out!` if the program has written no such file since it began."""
+def remove(file: str) -> None:
+    """Remove a plain file, if it exists."""
     try:
-        cases = parse(read(Path(file), began))
-    except (OSError, ValueError, expat.ExpatError) as error:
+        if stat.S_ISREG(os.lstat(file).st_mode):
+            Path(file).unlink()
+    except OSError:
+        pass  # the program reports a place that it cannot write to
+
+
+def print_results(file: str) -> None:
+    """Print a line for each test case; `Bail out!` with the reason if the file cannot be read."""
+    try:
+        cases = parse(read(file))
+    except (OSError, ValueError, LookupError, expat.ExpatError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         write(f"Bail out! {plain(file)}: {plain(reason or '')}")
         return
@@ -64,14 +77,15 @@ def print_results(file: str, began: float) -> None:
     write(f"1..{len(cases)}")
 
 
-def read(path: Path, began: float) -> bytes:
-    """Return the contents of a file. Raises ValueError if it is too large, or older than `began`."""
-    found = path.stat()
-    if found.st_mtime < began - 2:  # file systems may keep whole seconds only
-        raise ValueError("it is older than this run")
-    if found.st_size > LONGEST_FILE:
-        raise ValueError(f"it has more than {LONGEST_FILE >> 20} MiB")
-    return path.read_bytes()
+def read(file: str) -> bytes:
+    """Return the contents of a plain file. Raises ValueError for another one, or if it is too large."""
+    with open(file, "rb", opener=lambda path, flags: os.open(path, flags | os.O_NONBLOCK)) as opened:
+        found = os.fstat(opened.fileno())
+        if not stat.S_ISREG(found.st_mode):
+            raise ValueError("it is no plain file")
+        if found.st_size > LONGEST_FILE:
+            raise ValueError(f"it has more than {LONGEST_FILE >> 20} MiB")
+        return opened.read(LONGEST_FILE)
 
 
 def parse(data: bytes) -> List[Case]:

@@ -56,8 +56,17 @@ PROGRAM_HEADER, INTERPRETER, LONGEST_PATH = 0x38, 3, 4096  # of ELF64 (elf.h)
 def main(arguments: List[str]) -> NoReturn:
     """Report this rank, then replace it by its program."""
     options, commands = parse_arguments(arguments)
-    rank, size = from_environment(RANKS, 0), from_environment(SIZES, 1)
+    rank = from_environment(RANKS, 0)
     command = commands[min(rank, len(commands) - 1)]
+    if options.junit:
+        numbered = [word.replace(RANK, str(rank)) for word in command]
+        run_and_print(lambda: start(options, rank, numbered), options.junit.replace(RANK, str(rank)))
+    start(options, rank, command)
+
+
+def start(options: argparse.Namespace, rank: int, command: List[str]) -> NoReturn:
+    """Report this process as the rank, and replace it by the program."""
+    size = from_environment(SIZES, 1)
     path, looked = find_program(command[0], options.folder)
     library, file, versions = mpi4py_library() if options.mpi4py else linked_mpi(path)
     host = platform.node()
@@ -67,9 +76,6 @@ def main(arguments: List[str]) -> NoReturn:
         sys.exit(NOT_FOUND)
     if options.server:
         wait_for_server(rank, options.server)
-    if options.junit:
-        numbered = [word.replace(RANK, str(rank)) for word in command]
-        run_and_print(lambda: exec_program(path, numbered), options.junit.replace(RANK, str(rank)))
     exec_program(path, command)
 
 

@@ -22,6 +22,7 @@ from torch_world import ProcessGroup
 STEPS = 5
 PART = 3600  # characters of a record
 MOST_PARTS = 1000
+LONGEST = 16 << 20  # bytes of a trace that the report takes
 KERNEL = "kernel"
 # Collectives as PyTorch names them on the host, and the kernels of NCCL and RCCL.
 ON_HOST, ON_DEVICE = re.compile(r"(?:gloo|mpi|ucc):"), re.compile(r"nccl\w*Kernel")
@@ -64,8 +65,8 @@ def communication_share(events: List[Dict[str, Any]]) -> float:
         return 0.0
     kernels = [span for span in spans if span.category == KERNEL]
     first, last = min(one.start for one in steps), max(one.end for one in (*steps, *kernels))
-    name = ON_DEVICE if kernels else ON_HOST
-    busy = merged([(one.start, one.end) for one in kernels or spans if name.match(one.name)])
+    found = [one for one in kernels if ON_DEVICE.match(one.name)] or [one for one in spans if ON_HOST.match(one.name)]
+    busy = merged([(one.start, one.end) for one in found])
     inside = sum(max(0.0, min(end, last) - max(start, first)) for start, end in busy)
     return inside / (last - first)
 
@@ -112,7 +113,7 @@ def emit_trace(trace: bytes) -> None:
     text = base64.b64encode(zlib.compress(trace, 9)).decode("ascii")
     parts = [text[start : start + PART] for start in range(0, len(text), PART)]
     wanted = len(parts)
-    if wanted > MOST_PARTS:
+    if wanted > MOST_PARTS or len(trace) > LONGEST:
         parts = parts[:1]  # incomplete, as the report will show
     for number, part in enumerate(parts):
         emit(t="trace", part=number, parts=wanted, data=part)

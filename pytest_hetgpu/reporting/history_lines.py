@@ -51,6 +51,9 @@ def cell_lines(one: CellHistory, runs: Sequence[PastRun]) -> Iterator[str]:
         return
     since, run = runs[one.since], "run" if one.runs_before == 1 else "runs"
     yield f"{name} since {_time(since)} ({one_line(since.id)}), was {before} for {one.runs_before} {run}"
+    if one.later:
+        place, now = one.later
+        yield f"{one_line(now, _LONGEST)} since {_time(runs[place])} ({one_line(runs[place].id)})"
     for change in one.changes[:_MOST_CHANGES]:
         yield f"then {one_line(change, 2 * _LONGEST)}"
     if len(one.changes) > _MOST_CHANGES:

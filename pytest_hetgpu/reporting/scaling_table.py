@@ -88,5 +88,5 @@ def _rows(curve: Curve, escape: Callable[[str], str]) -> Iterator[str]:
         who = escape(_shared(curve) if curve.series else f"{_shared(curve)}, {curve.axis} {step.value}")
         share = "" if step.communication is None else f"{step.communication:.0%}"
         inside = f"{step.interval[0]:.0%} to {step.interval[1]:.0%}" if step.interval else ""
-        numbers = f"{curve.metric} {figure} | {step.efficiency:.0%} | {inside} | {share}"
+        numbers = f"{escape(f'{curve.metric} {figure}')} | {step.efficiency:.0%} | {inside} | {share}"
         yield f"| {who} | {curve.kind} | {step.ranks} | {numbers} |"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from pytest_hetgpu.model.program_output import SuiteResult
 from pytest_hetgpu.store.cells import CellRecord, RunRecord
 from pytest_hetgpu.store.text import one_line
 
@@ -21,16 +22,27 @@ class FailedTest(NamedTuple):
 
 
 def failed_tests(cells: Sequence[CellRecord]) -> tuple[FailedTest, ...]:
-    """Return the failed tests of all suites, those that fail in the fewest cells first."""
-    suites = {cell.label: cell.outcome.suite for cell in cells if cell.outcome.suite}
-    names = dict.fromkeys(name for suite in suites.values() for name in suite.failed)
-    # A suite of which names were cut, or that has no number of tests, does not prove that a test passed.
-    whole = [label for label, suite in suites.items() if suite.tests and not suite.more]
-    found = []
-    for name in names:
-        failed = tuple(label for label, suite in suites.items() if name in suite.failed)
-        found.append(FailedTest(name, failed, tuple(label for label in whole if label not in failed)))
+    """Return the failed tests of all suites, those that fail in the fewest cells first.
+
+    Cells of one workload are compared. A suite that did not reach its end, or of which names were cut, does not prove
+    that a test passed.
+    """
+    suites: dict[tuple[str, str], dict[str, SuiteResult]] = {}
+    for cell in cells:
+        if cell.outcome.suite:
+            suites.setdefault((cell.matrix, cell.axes.get("workload", "")), {})[cell.label] = cell.outcome.suite
+    found = [test for several in suites.values() for test in _of_workload(several)]
     return tuple(sorted(found, key=lambda one: len(one.failed)))[:_MOST_TESTS]
+
+
+def _of_workload(suites: Mapping[str, SuiteResult]) -> Iterator[FailedTest]:
+    failed: dict[str, dict[str, None]] = {}
+    for label, suite in suites.items():
+        for name in suite.failed:
+            failed.setdefault(name, {})[label] = None
+    whole = [label for label, suite in suites.items() if suite.whole and not suite.more]
+    for name, labels in failed.items():
+        yield FailedTest(name, tuple(labels), tuple(label for label in whole if label not in labels))
 
 
 def paragraphs(record: RunRecord, escape: Callable[[str], str]) -> Iterator[str]:

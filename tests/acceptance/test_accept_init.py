@@ -73,6 +73,20 @@ def test_what_cannot_be_read(pytester: pytest.Pytester, arguments: tuple[str, ..
     assert not list(pytester.path.glob("hetgpu*"))
 
 
+def test_a_long_argument_is_no_file(pytester: pytest.Pytester) -> None:
+    assert init(pytester.path, "--program", f"python3 -c '{'x' * 5000}'").returncode == 0
+
+
+def test_a_person_may_leave(pytester: pytest.Pytester) -> None:
+    shown = Terminal(INIT, pytester.path)
+    shown.until(lambda text: "Command of your program" in text)
+    shown.type("\x04")
+    text = shown.end()
+    assert shown.status == 1
+    assert "Traceback" not in text
+    assert not list(pytester.path.glob("hetgpu*"))
+
+
 def test_a_person_is_asked(pytester: pytest.Pytester) -> None:
     shown = Terminal(INIT, pytester.path)
     shown.until(lambda text: "Command of your program" in text)

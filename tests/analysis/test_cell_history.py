@@ -31,7 +31,10 @@ def of(letters: str) -> CellHistory:
         ("CCCCCC", HistoryState.STEADY, 0),
         (".....C", HistoryState.BROKEN, 5),  # it never failed before
         ("....CC", HistoryState.BROKEN, 4),
-        ("....CHH", HistoryState.BROKEN, 5),  # another failure is another change
+        ("....CHH", HistoryState.BROKEN, 4),
+        ("CCHHH", HistoryState.BROKEN, 2),  # it always failed, and now in another way
+        ("." * 41 + "CH" * 10, HistoryState.BROKEN, 41),
+        ("CHCHCHC", HistoryState.BROKEN, 6),
         ("CCCC....", HistoryState.MENDED, 4),
         ("..- .C", HistoryState.BROKEN, 5),
         ("--- ", HistoryState.NOT_RUN, 0),
@@ -49,6 +52,18 @@ def test_what_it_was_before_and_for_how_long() -> None:
     found = of("C......-..CC")
     assert (found.name, found.before, found.runs_before) == ("crash SIGSEGV@libuct.so", "ok", 8)
     assert (found.failed, found.ran) == (3, 11)
+
+
+def test_another_failure_since_is_told_beside_the_first() -> None:
+    found = of("." * 41 + "H" * 9 + "C")
+    assert (found.state, found.since, found.name, found.before, found.runs_before) == (
+        HistoryState.BROKEN,
+        41,
+        "hang",
+        "ok",
+        41,
+    )
+    assert found.later == (50, "crash SIGSEGV@libuct.so")
 
 
 def test_what_changed_between_the_last_good_and_the_first_bad_run() -> None:

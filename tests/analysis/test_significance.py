@@ -5,11 +5,13 @@ from __future__ import annotations
 import itertools
 import math
 import random
+import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_hetgpu.analysis import significance
 from pytest_hetgpu.analysis.significance import above, any_of, larger, rate_interval, ratio_interval
 
 TIMES = st.floats(min_value=1e-9, max_value=1e3)
@@ -94,3 +96,21 @@ def test_the_interval_of_a_rate() -> None:
     low, high = rate_interval(7, 60)
     assert (round(low, 2), round(high, 2)) == (0.06, 0.22)
     assert rate_interval(0, 10)[0] == 0.0
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.3, 0.6])
+def test_many_values_have_the_normal_distribution_of_won_pairs(monkeypatch: pytest.MonkeyPatch, shift: float) -> None:
+    dice = random.Random(1)
+    ones, others = ([dice.gauss(10 + by, 1.0) for _ in range(110)] for by in (shift, 0.0))
+    quick = larger(ones, others), ratio_interval(ones, others)
+    monkeypatch.setattr(significance, "_MOST_PAIRS", 20_000)
+    exact = larger(ones, others), ratio_interval(ones, others)
+    assert quick[0] == pytest.approx(exact[0], rel=0.05, abs=1e-4)
+    assert quick[1] == pytest.approx(exact[1], rel=0.002)
+
+
+def test_a_thousand_samples_take_no_time() -> None:
+    began = time.process_time()
+    assert larger(range(1000), range(1000)) == pytest.approx(0.5, abs=0.02)
+    assert ratio_interval(range(1, 1001), range(1, 1001))
+    assert time.process_time() - began < 5

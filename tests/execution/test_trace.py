@@ -25,7 +25,10 @@ def frames(trace: str, *, length: int = 300) -> Iterator[bytes]:
 
 
 def frame(record: Mapping[str, object]) -> bytes:
-    payload = json.dumps(record, separators=(",", ":")).encode()
+    return framed(json.dumps(record, separators=(",", ":")).encode())
+
+
+def framed(payload: bytes) -> bytes:
     return b"@hetgpu:%04d:%08x:%b" % (len(payload), zlib.crc32(payload), payload)
 
 
@@ -55,6 +58,8 @@ def test_the_records_say_how_much_of_it_arrived() -> None:
         [frame({"t": "trace", "part": 0, "parts": 1, "data": "AAAA"})],
         [frame({"t": "trace", "part": 0, "parts": 10**9, "data": ""})],
         [frame({"t": "trace", "part": "x", "parts": 1})],
+        [framed(b'{"t":"trace","part":1e999,"parts":2,"data":""}')],
+        [framed(b'{"t":"trace","part":0,"parts":1,"data":' + b"[" * 3000)],
     ],
 )
 def test_without_a_whole_and_valid_one_there_is_none(lines: list[bytes]) -> None:
@@ -71,3 +76,12 @@ def test_it_lies_beside_the_log_and_is_its_owners(tmp_path: Path) -> None:
     folder.prepare("a-b-c").write_bytes(b"")
     save_trace(folder, "a-b-c")
     assert not path.exists()
+
+
+def test_what_redaction_breaks_is_not_written(tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path)
+    trace = json.dumps({"traceEvents": [{"args": {"token": "s3cr3t-abcdefghijklmnop"}}]})
+    folder.prepare("a-b-c").write_bytes(b"\n".join(frames(trace)))
+    save_trace(folder, "a-b-c")
+    path = folder.trace("a-b-c")
+    assert not path.exists() or ("s3cr3t" not in path.read_text() and json.loads(path.read_text()))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import os
 import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -66,22 +65,36 @@ def test_results_follow_the_output_and_the_exit_code_stays(tmp_path: Path) -> No
         ("", "no element found: line 1, column 0"),
         ("<testsuite><testcase", "unclosed token: line 1, column 11"),
         ("<!DOCTYPE a [<!ENTITY b 'c'>]><testsuite/>", "it has a document type, which is not read"),
+        ('<?xml version="1.0" encoding="foo"?><testsuite/>', "unknown encoding: foo"),
         (None, "No such file or directory"),
     ],
 )
 def test_a_file_that_cannot_be_read_is_no_success(tmp_path: Path, text: str | None, reason: str) -> None:
-    file = tmp_path / "out.xml"
-    if text is not None:
-        file.write_text(text)
-    ended = run(tmp_path, "--junit", str(file), "--", "true")
+    file, made = tmp_path / "out.xml", tmp_path / "made.xml"
+    made.write_text(text or "")
+    ended = run(tmp_path, "--junit", str(file), "--", *(("true",) if text is None else ("cp", str(made), str(file))))
     assert ended.lines == [f"Bail out! {file}: {reason}"]
 
 
 def test_a_file_of_an_earlier_run_does_not_count(tmp_path: Path) -> None:
     file = tmp_path / "out.xml"
     file.write_text(FILE)
-    os.utime(file, (time.time() - 60,) * 2)
-    assert run(tmp_path, "--junit", str(file), "--", "true").lines == [f"Bail out! {file}: it is older than this run"]
+    lines = run(tmp_path, "--junit", str(file), "--", "true").lines
+    assert lines == [f"Bail out! {file}: No such file or directory"]
+
+
+def test_no_plain_file_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "out.xml").mkdir()
+    os.mkfifo(tmp_path / "pipe.xml")
+    assert run(tmp_path, "--junit", str(tmp_path / "out.xml"), "--", "true").lines[0].startswith("Bail out! ")
+    (line,) = run(tmp_path, "--junit", str(tmp_path / "pipe.xml"), "--", "true").lines
+    assert line == f"Bail out! {tmp_path}/pipe.xml: it is no plain file"
+
+
+def test_the_rank_is_the_program_and_not_its_parent(tmp_path: Path) -> None:
+    """Stacks of a rank that hangs are those of the process that says hello."""
+    ended = run(tmp_path, "--junit", str(tmp_path / "out.xml"), "--", "sh", "-c", "echo $$")
+    assert [ended.records.hellos[0].pid] == [int(ended.lines[0])] != [ended.pid]
 
 
 def test_a_signal_ends_the_rank_as_it_ended_the_program(tmp_path: Path) -> None:

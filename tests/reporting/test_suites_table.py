@@ -14,7 +14,8 @@ RECORD = RunRecord(
         cell("two-shm-mpi4py", replace(PASSED, suite=SuiteResult(9, (), 2))),
         cell("two-ucx-mpi4py", replace(PASSED, suite=SuiteResult(9, ("io|x", "rma")))),
         cell("two-ofi-mpi4py", replace(PASSED, suite=SuiteResult(9, ("rma",)))),
-        cell("two-tcp-mpi4py", replace(PASSED, suite=SuiteResult(0, ("rma",)))),
+        cell("two-tcp-mpi4py", replace(PASSED, suite=SuiteResult(9, ("rma",), whole=False))),
+        cell("two-tcp-petsc", replace(PASSED, suite=SuiteResult(5))),
         cell("two-tcp-allreduce", PASSED),
     )
 )
@@ -27,9 +28,11 @@ def test_a_test_has_the_cells_in_which_it_fails_and_those_in_which_it_does_not()
         "| two-shm-mpi4py | 9 | 0 | 2 |",
         "| two-ucx-mpi4py | 9 | 2 | 0 |",
         "| two-ofi-mpi4py | 9 | 1 | 0 |",
-        "| two-tcp-mpi4py | 0 | 1 | 0 |",
+        "| two-tcp-mpi4py | 9 | 1 | 0 |",
+        "| two-tcp-petsc | 5 | 0 | 0 |",
     ]
-    # What fails in one cell only comes first. A suite that did not end proves nothing of the tests that it did not run.
+    # What fails in one cell only comes first. A suite that did not end proves nothing,
+    # nor does the suite of another program.
     assert failed.splitlines()[2:] == [
         "| io\\|x | two-ucx-mpi4py | two-shm-mpi4py, two-ofi-mpi4py |",
         "| rma | two-ucx-mpi4py, two-ofi-mpi4py, two-tcp-mpi4py | two-shm-mpi4py |",

@@ -46,8 +46,16 @@ def run(options: InitOptions, print_line: Print, ask_user: Callable[[str], str] 
     host or a command cannot be read.
     """
     _refuse_taken([options.folder / MATRIX], options)
-    if ask_user and not options.yes:
-        options = _asked(options, ask_user)
+    try:
+        if ask_user and not options.yes:
+            options = _asked(options, ask_user)
+        return _look_and_write(options, print_line, ask_user)
+    except EOFError:  # Ctrl-D at a question
+        print_line("")
+        return 1
+
+
+def _look_and_write(options: InitOptions, print_line: Print, ask_user: Callable[[str], str] | None) -> int:
     wanted = replace(FoundMachine(platform.node()), program=_program(options.program), hosts=_hosts(options.hosts))
     found = look_around(wanted)
     for line in report(found):
@@ -86,9 +94,14 @@ def _program(text: str) -> tuple[str, ...]:
         raise UsageError(f"the command {text!r} cannot be read: {error}") from None
     if words and Path(words[0]).name in ("python", "python3"):
         words[0] = PYTHON
-    return tuple(
-        str(Path(word).resolve()) if not word.startswith("/") and Path(word).is_file() else word for word in words
-    )
+    return tuple(str(Path(word).resolve()) if _is_here(word) else word for word in words)
+
+
+def _is_here(word: str) -> bool:
+    try:
+        return not word.startswith("/") and Path(word).is_file()
+    except (OSError, ValueError):  # no file can have such a name
+        return False
 
 
 def _hosts(text: str) -> tuple[str, ...]:

@@ -96,7 +96,7 @@ def _program(program: Sequence[str]) -> Iterator[str]:
         return
     yield "    # Your program. Its exit status alone decides. To judge its results, replace `check: false` by"
     yield "    # `success: PATTERN`, `tests: tap` or `junit: FILE`. {python} is the interpreter of each MPI."
-    yield f"    program: {{kind: command, argv: {json.dumps(list(program))}, check: false}}"
+    yield f"    program: {{kind: command, argv: {json.dumps(list(program)).replace('${', '$${')}, check: false}}"
 
 
 def _includes(found: FoundMachine) -> Iterator[str]:

@@ -42,7 +42,7 @@ def _reference(
         diagnostics.add(line, f"the efficiency of {cells.ids[cell]} needs {'-'.join(base)}, which is not run")
         return ()
     mine, smallest = (matrix.settings(values) for values in (cell, base))
-    if not mine.workload.measured:
+    if not mine.workload.measured or not mine.workload.points():
         diagnostics.add(line, f"scaling.reference: workload {cell[2]!r} is not timed")
         return ()
     ranks, fewest = (len(one.nodes) * one.options.ranks_per_node for one in (mine, smallest))

@@ -163,7 +163,7 @@ class _SeriesReader:
         made = AxisValue(
             "placement",
             name,
-            {**raw, "ranks_per_node": ranks},
+            {**raw, "ranks_per_node": str(ranks)},
             placed,
             rules.reader.origin(placed.line),
             nodes=(given.hardware,) * nodes,

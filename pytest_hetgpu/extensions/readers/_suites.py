@@ -20,8 +20,7 @@ class SuiteReader(abc.ABC):
     """Takes the lines of an output, and returns the result of the suite."""
 
     def __init__(self) -> None:
-        self._failed: dict[str, None] = {}
-        self._cut = 0
+        self._failed: dict[str, str] = {}
 
     @abc.abstractmethod
     def feed(self, line: str) -> None:
@@ -31,18 +30,22 @@ class SuiteReader(abc.ABC):
     def finish(self) -> SuiteResult | None:
         """Return the result after the last line; None if the output has none."""
 
-    def _fail(self, name: str) -> None:
-        if name not in self._failed and len(self._failed) >= MOST_NAMES:
-            self._cut += 1
-            return
-        self._failed.setdefault(name[:_LONGEST_NAME])
+    def _fail(self, key: str, name: str) -> None:
+        """Keep a failed test, whose key is the same on every rank."""
+        if len(self._failed) < _MOST_TESTS:
+            self._failed.setdefault(key[:_LONGEST_NAME], name[:_LONGEST_NAME])
 
-    def _result(self, tests: int, skipped: int) -> SuiteResult:
-        return SuiteResult(max(tests, len(self._failed)), tuple(self._failed), skipped, self._cut)
+    def _result(self, tests: int, skipped: int, missing: int = 0, *, whole: bool = True) -> SuiteResult:
+        names = tuple(dict.fromkeys(self._failed.values()))
+        more = len(names) - MOST_NAMES
+        return SuiteResult(max(tests, len(names)), names[:MOST_NAMES], skipped, max(more, 0), missing, whole)
 
 
 class TapReader(SuiteReader):
-    """Lines `ok 1 - NAME` and `not ok 2 - NAME`. A failed test that is marked `# TODO` has not failed."""
+    """Lines `ok 1 - NAME` and `not ok 2 - NAME`. A failed test that is marked `# TODO` has not failed.
+
+    Tests are told apart by their numbers, else by their names. The plan `1..N` may come first or last.
+    """
 
     _TEST = re.compile(r"(not )?ok(?:[ \t]+(\d{1,9}))?(?:[ \t]+(?:- ?)?(.*))?")
     _PLAN = re.compile(r"1\.\.(\d{1,9})\b")
@@ -51,8 +54,10 @@ class TapReader(SuiteReader):
 
     def __init__(self) -> None:
         super().__init__()
-        self._tests: dict[tuple[str, str], bool] = {}
+        self._tests: dict[str, bool] = {}
         self._planned = 0
+        self._numbered = True
+        self._bailed_out = False
 
     def feed(self, line: str) -> None:
         if found := self._TEST.fullmatch(line):
@@ -60,23 +65,27 @@ class TapReader(SuiteReader):
         elif found := self._PLAN.match(line):
             self._planned = max(self._planned, int(found[1]))
         elif line.startswith(self._BAIL_OUT):
-            self._fail(line.strip())
+            self._bailed_out = True
+            self._fail(line.strip(), line.strip())
 
     def _take(self, bad: bool, number: str, text: str) -> None:
         directive = self._DIRECTIVE.search(text)
         name = (text[: directive.start()] if directive else text).strip().replace("\\#", "#") or f"test {number}"
+        self._numbered = self._numbered and bool(number)
+        key = number or name[:_LONGEST_NAME]
         if len(self._tests) < _MOST_TESTS:
-            skipped = bool(directive) and directive is not None and directive[1].lower() == "skip"
-            self._tests.setdefault((number, name), skipped)
+            self._tests.setdefault(key, directive is not None and directive[1].lower() == "skip")
         if bad and not directive:
-            self._fail(name)
+            self._fail(key, name)
 
     def finish(self) -> SuiteResult | None:
         if not self._tests and not self._failed:
             return None
-        if len(self._tests) < self._planned:
-            self._fail(f"{self._planned - len(self._tests)} of {self._planned} planned tests, which did not run")
-        return self._result(max(len(self._tests), self._planned), sum(self._tests.values()))
+        counted = self._numbered and len(self._tests) < _MOST_TESTS
+        missing = max(0, self._planned - len(self._tests)) if counted else 0
+        whole = bool(self._planned) and not missing and not self._bailed_out
+        tests = max(len(self._tests), self._planned)
+        return self._result(tests, sum(self._tests.values()), missing, whole=whole)
 
 
 class UnittestReader(SuiteReader):
@@ -95,7 +104,8 @@ class UnittestReader(SuiteReader):
         if found := self._HEADING.fullmatch(line):
             name, owner = found[1], found[2]
             whole = owner if owner.rpartition(".")[2] == name else f"{owner}.{name}"
-            self._fail(f"{whole}{found[3].rstrip()}")
+            name = f"{whole}{found[3].rstrip()}"
+            self._fail(name, name)
         elif found := self._RAN.fullmatch(line):
             self._ran = max(self._ran or 0, int(found[1]))
         elif found := self._SKIPPED.match(line):
@@ -104,7 +114,7 @@ class UnittestReader(SuiteReader):
     def finish(self) -> SuiteResult | None:
         if self._ran is None and not self._failed:
             return None
-        return self._result(self._ran or 0, self._skipped)
+        return self._result(self._ran or 0, self._skipped, whole=self._ran is not None)
 
 
 READERS: dict[str, type[SuiteReader]] = {"tap": TapReader, "unittest": UnittestReader}

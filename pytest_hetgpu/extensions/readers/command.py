@@ -74,6 +74,8 @@ class CommandParser(OutputParser):
         suite = self._suite.finish() if self._suite else None
         if self._suite and suite is None:
             unsaid = unsaid or f"the output has no results of tests ({self.settings.tests})"
+        elif suite and suite.missing:
+            unsaid = unsaid or str(suite)
         found = BenchmarkResult(self.tool, "", self.rows, self.warnings.texts, failed, missing_success=unsaid)
         return replace(found, suite=suite)
 
@@ -93,7 +95,8 @@ class CommandParser(OutputParser):
 
     @classmethod
     def meaning_of_stop(cls, reading: BenchmarkResult) -> ExitMeaning | None:
-        return cls.meaning_of_exit(0, replace(reading, missing_success=""))
+        # The tests that failed before are in the report; why it was stopped comes first.
+        return cls.meaning_of_exit(0, replace(reading, missing_success="", suite=None))
 
     def _keep(self, item: Figures, groups: Mapping[str, str], line: int) -> None:
         unit = _units.known(groups.get("unit", item.unit))

@@ -26,7 +26,7 @@ class CommandWorkloadSettings(ExternalSettings, CommandSettings):
     ]
     mpi: bool = True
     junit: Annotated[
-        Annotated[str, Form(r"^[^\x00\n]+$", "be the path of a file")] | None,
+        Annotated[str, Form(r"^[^\x00\n]*\{rank\}[^\x00\n]*$", "be a path with {rank} in it")] | None,
         Field(description='JUnit file that it writes: "/tmp/results-{rank}.xml"; {rank} in `argv` is the same number'),
     ] = None
 

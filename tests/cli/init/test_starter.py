@@ -51,7 +51,7 @@ def test_without_an_mpi_the_usual_one_is_asked_for(tmp_path: Path) -> None:
             [None, FoundGpus("rocm", "gfx90a", 8), FoundGpus("cuda", "", 1)],
             [(), (Partition("gpu.long", 9, "gpu:h200:2(S:0)"), Partition("cpu", 1))],
             [(), ("gpu1",), ("gpu1", "10.0.0.2", "[fe80::1]")],
-            [(), ("{python}", "/tmp/a b.py", "{x}", "#", "'\"\n")],
+            [(), ("{python}", "/tmp/a b.py", "{x}", "${HOME}", "#", "'\"\n")],
         )
     ),
 )

@@ -26,6 +26,7 @@ axes:
     pi_trapezoid: {}
     allreduce: {sizes: [8, 4M]}
     barrier: {}
+    hello: {kind: mpi4py_bench, benchmark: helloworld, check: false}
     app: {kind: command, argv: [./app], check: false}
 """
 
@@ -150,10 +151,14 @@ def test_weak_and_strong_series_of_one_hardware_are_side_by_side(reads: Reads) -
             "workload 'app' is not timed",
         ),
         (
+            f"{{{PLACED}, kind: weak, transport: gloo, workload: hello, reference: {{efficiency: {{2: 0.5}}}}}}",
+            "workload 'hello' is not timed",
+        ),
+        (
             f"[{{{PLACED}, kind: weak, transport: gloo, workload: ddp_train}},"
             " {placement: {hardware: cpu, nodes: [2, 3], timeout: 9}, kind: weak, transport: gloo,"
             " workload: pi_trapezoid}]",
-            "placement 'cpu-weak-2x1' is another one in line 11; give this series a name",
+            "placement 'cpu-weak-2x1' is another one in line 12; give this series a name",
         ),
     ],
 )
@@ -161,4 +166,4 @@ def test_errors_name_the_line_and_the_way_out(matrix_errors: MatrixErrors, text:
     found = matrix_errors(series(text))
     assert len(found) == 1, found
     assert error in found[0]
-    assert ":11: " in found[0]
+    assert "12: " in found[0]

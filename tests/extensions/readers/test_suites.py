@@ -38,17 +38,34 @@ def test_what_is_to_do_and_what_is_skipped_has_not_failed() -> None:
     assert CommandParser.meaning_of_exit(0, found) is None
 
 
+def test_planned_tests_that_did_not_run_are_no_success() -> None:
+    found = run("tap", "1..5", "ok 1 - a", "ok 2 - b")
+    assert found.suite == SuiteResult(5, missing=3, whole=False)
+    assert CommandParser.meaning_of_exit(0, found) == (Kind.WRONG_RESULT, "3 of 5 planned tests did not run")
+    # A run that was stopped is a hang or a timeout, whatever it did not come to.
+    assert CommandParser.meaning_of_stop(found) is None
+    failed = run("tap", "1..5", "not ok 1 - a")
+    assert CommandParser.meaning_of_stop(failed) is None
+
+
+def test_a_suite_that_gives_up_has_failed() -> None:
+    suite = run("tap", "ok 1 - a", "Bail out! no memory").suite
+    assert suite == SuiteResult(1, ("Bail out! no memory",), whole=False)
+
+
 @pytest.mark.parametrize(
-    ("lines", "failed"),
+    "lines",
     [
-        (("1..5", "ok 1 - a", "ok 2 - b"), "3 of 5 planned tests, which did not run"),
-        (("ok 1 - a", "Bail out! no memory"), "Bail out! no memory"),
+        ("1..2", "ok", "ok"),
+        ("1..3", "ok - a", "ok - b", "ok - a"),
+        ("ok 1 - in 13 ms", "1..1", "ok 1 - in 14 ms", "1..1"),
     ],
 )
-def test_tests_that_did_not_run_are_a_failure(lines: tuple[str, ...], failed: str) -> None:
-    suite = run("tap", *lines).suite
-    assert suite
-    assert suite.failed == (failed,)
+def test_what_passes_by_the_specification_passes(lines: tuple[str, ...]) -> None:
+    found = run("tap", *lines)
+    assert found.suite
+    assert found.suite.whole
+    assert CommandParser.meaning_of_exit(0, found) is None
 
 
 UNITTEST = """\
@@ -88,6 +105,13 @@ def test_an_output_without_results_is_no_success() -> None:
     meaning = CommandParser.meaning_of_exit(0, found)
     assert meaning == (Kind.WRONG_RESULT, "the output has no results of tests (unittest)")
     assert CommandParser.meaning_of_exit(3, found) == (Kind.ERROR, "exit code 3")
+
+
+def test_a_failure_on_every_rank_is_one() -> None:
+    lines = [f"not ok {number} - {'x' * 300}{number}" for number in range(300)]
+    suite = run("tap", *lines * 8).suite
+    assert suite
+    assert len(suite.failed) + suite.more <= 300
 
 
 def test_the_names_of_failed_tests_are_limited() -> None:
