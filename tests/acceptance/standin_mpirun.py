@@ -114,5 +114,5 @@ def option(name: str, default: str = "") -> str:
 if __name__ == "__main__":
     given = dict(token.partition("=")[::2] for token in sys.argv)
     sizes = [int(size) for size in option("--sizes").split(",")]
-    counts = [int(count) for token, count in zip(sys.argv, sys.argv[1:], strict=False) if token == "-np"]
+    counts = [int(count) for token, count in zip(sys.argv, sys.argv[1:], strict=False) if token in ("-np", "-n")]
     sys.exit(main(turn(given.get("BEHAVE", "good")), sum(counts), sizes, int(option("--repeats", "1"))))

@@ -7,12 +7,11 @@ may have, is counted and dropped.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
 from pytest_hetgpu.analysis.logs.frames import FrameReader
-from pytest_hetgpu.model.metrics import middle_of
 from pytest_hetgpu.model.records import Device, Hello, Measurement, MessagePoint, Row
 
 LARGEST_NUMBER = 2**63 - 1
@@ -99,7 +98,7 @@ class RecordReader:
             corrupt=self._frames.finish() + self._refused,
             carried=frozenset(self._carried),
             versions={name: ", ".join(sorted(said)) for name, said in self._versions.items()},
-            figures=tuple(middle_of(tuple(repeats.values())) for repeats in self._figures.values()),
+            figures=tuple(_figures(self._figures.values())),
             lacks=tuple(self._lacks),
             trace=(len(self._trace), max(self._trace.values(), default=0)),
             devices=tuple(device for _, device in sorted(self._devices.items())),
@@ -215,6 +214,14 @@ class RecordReader:
         self._done.add(rank)
         if at is not None:
             self._ended.setdefault(rank, at)
+
+
+def _figures(found: Iterable[Mapping[int, Measurement]]) -> Iterator[Measurement]:
+    """Yield each figure with the samples of its repeats; most logs have none."""
+    for repeats in found:
+        from pytest_hetgpu.model.metrics import middle_of
+
+        yield middle_of(tuple(repeats.values()))
 
 
 def _point(size: Any, dtype: Any, place: Any = "", *more: Any) -> MessagePoint:

@@ -18,13 +18,12 @@ from pytest_hetgpu.cli.init.starter import MATRIX, run_command, starter_files
 from pytest_hetgpu.config.inventory.file import Address
 from pytest_hetgpu.errors import NotHere, UsageError
 from pytest_hetgpu.extensions.runtimes.process.query import ask
+from pytest_hetgpu.extensions.runtimes.traits.first_matrix import BATCH, ENGINE_VERSION, ENGINES, PARTITIONS
 from pytest_hetgpu.model.external_program import PYTHON
 from pytest_hetgpu.model.facts import Environment
 from pytest_hetgpu.model.job import Stack
 from pytest_hetgpu.planning.matrix_set import MatrixSet, RunInputs
 
-_ENGINES = ("docker", "podman")
-_SINFO = ("sinfo", "-h", "-o", "%P|%a|%D|%G")
 Print = Callable[[str], None]
 
 
@@ -144,14 +143,14 @@ def _stack(stack: Stack, environment: Environment) -> FoundStack:
 
 def _partitions() -> list[str]:
     with suppress(NotHere):
-        return ask([_SINFO]).decode(errors="replace").splitlines()
+        return ask([PARTITIONS]).decode(errors="replace").splitlines()
     return []
 
 
 def _engine() -> str:
-    for name in filter(shutil.which, _ENGINES):
+    for name in filter(shutil.which, ENGINES):
         with suppress(NotHere):
-            version = ask([(name, "version", "--format", "{{.Server.Version}}")]).decode(errors="replace").strip()
+            version = ask([(name, *ENGINE_VERSION)]).decode(errors="replace").strip()
             return f"{name} {version.splitlines()[0][:40]}"
     return ""
 
@@ -167,7 +166,7 @@ def report(found: FoundMachine) -> Iterator[str]:
     yield f"GPUs      {f'{gpus.count} of {gpus.platform} {gpus.arch}'.strip() if gpus else 'none'}"
     if gpus and not any(stack.torch for stack in found.stacks):
         yield "          no PyTorch is here to use them: no cell of theirs is written"
-    yield f"Slurm     {_listed([f'{one.name} ({one.nodes} nodes)' for one in found.partitions])}"
+    yield f"{BATCH:<10}{_listed([f'{one.name} ({one.nodes} nodes)' for one in found.partitions])}"
     yield f"engine    {found.engine or 'none'}"
     yield f"hosts     {_listed(found.hosts)}"
     yield f"program   {shlex.join(found.program) or 'none'}"

@@ -6,6 +6,12 @@ import json
 from collections.abc import Iterator, Sequence
 
 from pytest_hetgpu.cli.init.found import FoundGpus, FoundMachine
+from pytest_hetgpu.extensions.runtimes.traits.first_matrix import (
+    engine_comment,
+    partition_hardware,
+    partition_inventory,
+    partition_kind,
+)
 from pytest_hetgpu.store.text import one_line
 
 MATRIX, INVENTORY = "hetgpu.yaml", "hetgpu.hosts.yaml"
@@ -84,9 +90,7 @@ def _other_hardware(found: FoundMachine) -> Iterator[str]:
         yield f"  # Hosts that ssh reaches; {INVENTORY} names them. Their MPI is found by PATH there, or by `prefix`."
         yield f"  node: {{runtime: ssh, mpi: {{stack: {stack}}}}}"
     for one in found.partitions:
-        gres = f", gres: {json.dumps(one.gres.partition('(')[0])}" if one.gres else ""
-        yield f"  # Nodes of Slurm's partition {one.name}. `time` is in minutes."
-        yield f"  {_kind(one.name)}: {{runtime: slurm, slurm: {{time: 10{gres}}}, mpi: {{stack: {stack}}}}}"
+        yield from partition_hardware(one.name, one.gres, stack)
 
 
 def _program(program: Sequence[str]) -> Iterator[str]:
@@ -118,9 +122,9 @@ def _includes(found: FoundMachine) -> Iterator[str]:
             f"    workload: [send_recv, allreduce{own}]" if len(found.hosts) > 1 else f"    workload: [allreduce{own}]",
         ]
     for one in found.partitions:
-        nodes = ", ".join([_kind(one.name)] * min(one.nodes, 2))
+        nodes = ", ".join([partition_kind(one.name)] * min(one.nodes, 2))
         rules += [
-            f"  - placement: {{name: {_kind(one.name)}, nodes: [{nodes}], launcher: srun}}",
+            f"  - placement: {{name: {partition_kind(one.name)}, nodes: [{nodes}], launcher: srun}}",
             "    transport: auto",
             f"    workload: [allreduce{own}]",
         ]
@@ -146,9 +150,7 @@ def _excludes(found: FoundMachine) -> Iterator[str]:
 def _engine(found: FoundMachine) -> Iterator[str]:
     if found.engine:
         yield ""
-        yield f"# {one_line(found.engine)} answers. Nodes may be containers of an image with an MPI, sshd and Python:"
-        yield "#   hardware:"
-        yield f"#     boxed: {{runtime: docker, image: REGISTRY/NAME:TAG, mpi: {{stack: {USUAL_STACK}}}}}"
+        yield from engine_comment(one_line(found.engine), USUAL_STACK)
 
 
 def _inventory(found: FoundMachine) -> Iterator[str]:
@@ -162,13 +164,7 @@ def _inventory(found: FoundMachine) -> Iterator[str]:
         yield "  # node: [{address: gpu1, user: me, prefix: /opt/openmpi}]"
         yield f"  node: {json.dumps(list(found.hosts))}"
     if found.partitions:
-        yield "# Slurm is asked for these; `account`, `qos` and `constraint` may be added."
-        yield "slurm:"
-        yield from (f"  {_kind(one.name)}: {{partition: {one.name}}}" for one in found.partitions)
-
-
-def _kind(partition: str) -> str:
-    return f"slurm-{partition}"
+        yield from partition_inventory(one.name for one in found.partitions)
 
 
 def _torch(found: FoundMachine) -> str:

@@ -44,7 +44,7 @@ class SuiteReader(abc.ABC):
 class TapReader(SuiteReader):
     """Lines `ok 1 - NAME` and `not ok 2 - NAME`. A failed test that is marked `# TODO` has not failed.
 
-    Tests are told apart by their numbers, else by their names. The plan `1..N` may come first or last.
+    A test is known by its number, else by its name. The plan `1..N` may come first or last.
     """
 
     _TEST = re.compile(r"(not )?ok(?:[ \t]+(\d{1,9}))?(?:[ \t]+(?:- ?)?(.*))?")
