@@ -11,7 +11,7 @@ from contextlib import suppress
 from pytest_hetgpu.analysis.logs.frames import FrameReader
 from pytest_hetgpu.store.files import PRIVATE, write_atomically
 from pytest_hetgpu.store.folder import RunFolder
-from pytest_hetgpu.store.redaction.redact import redact
+from pytest_hetgpu.store.redaction.redact import redact_json
 
 LONGEST = 16 << 20
 """Bytes of the longest trace; parsed, it takes some 30 times as much memory."""
@@ -24,9 +24,8 @@ def save_trace(folder: RunFolder, label: str) -> None:
     path.unlink(missing_ok=True)
     with suppress(OSError), folder.log(label).open("rb") as log:
         text = trace_of(line.rstrip(b"\n") for line in log)
-        safe = redact(text)
-        if text and (safe == text or is_trace(safe)):
-            write_atomically(path, safe.encode(), PRIVATE)
+        if text:
+            write_atomically(path, json.dumps(redact_json(json.loads(text))).encode(), PRIVATE)
 
 
 def trace_of(lines: Iterable[bytes]) -> str:
@@ -48,7 +47,7 @@ def trace_of(lines: Iterable[bytes]) -> str:
         text = unpacked.decompress(packed, LONGEST).decode()
     except (ValueError, zlib.error):
         return ""
-    return text if unpacked.eof and is_trace(text) else ""
+    return text if unpacked.eof and _is_trace(text) else ""
 
 
 def _part(payload: bytes) -> tuple[int, int, str] | None:
@@ -63,7 +62,7 @@ def _part(payload: bytes) -> tuple[int, int, str] | None:
     return None
 
 
-def is_trace(text: str) -> bool:
+def _is_trace(text: str) -> bool:
     """Return whether a text is a JSON object whose `traceEvents` are a list."""
     try:
         found = json.loads(text)

@@ -42,7 +42,7 @@ def test_what_is_there_is_replaced_by_force_only(pytester: pytest.Pytester) -> N
     path.write_text("mine\n")
     done = init(pytester.path, "--yes")
     assert done.returncode == 4
-    assert done.stderr == "ERROR: hetgpu.yaml exists already: --force replaces it\n"
+    assert done.stderr == "ERROR: hetgpu.yaml exists already: --force replaces what is there\n"
     assert path.read_text() == "mine\n"
     assert init(pytester.path, "--force").returncode == 0
     assert "allreduce" in path.read_text()

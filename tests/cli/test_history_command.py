@@ -86,7 +86,7 @@ def test_mistakes(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().err == f"ERROR: there is no history {tmp_path}/none.sqlite\n"
 
 
-def test_a_year_of_nights_is_read_in_seconds(tmp_path: Path) -> None:
+def test_sixty_nights_of_two_hundred_cells_are_read_in_seconds(tmp_path: Path) -> None:
     path = tmp_path / "history.sqlite"
     cells = [replace(OK, scenario=f"a-b-{number}") for number in range(200)]
     for number in range(60):

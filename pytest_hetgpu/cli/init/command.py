@@ -76,7 +76,9 @@ def _look_and_write(options: InitOptions, print_line: Print, ask_user: Callable[
 def _refuse_taken(paths: Iterable[Path], options: InitOptions) -> None:
     taken = [str(path) for path in paths if path.exists() or path.is_symlink()]
     if taken and not options.force:
-        raise UsageError(f"{' and '.join(taken)} exist{'s' * (len(taken) == 1)} already: --force replaces it")
+        raise UsageError(
+            f"{' and '.join(taken)} exist{'s' * (len(taken) == 1)} already: --force replaces what is there"
+        )
 
 
 def _asked(options: InitOptions, ask_user: Callable[[str], str]) -> InitOptions:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pytest_hetgpu.model.facts import Environment
 
-OPEN_MPI, MPICH = "Open MPI", "MPICH"
+OPEN_MPI = "Open MPI"
 _PLATFORMS = ("cuda", "rocm")
 
 
