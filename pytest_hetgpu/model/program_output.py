@@ -139,7 +139,8 @@ class SuiteResult:
             return f"{self.missing} of {self.tests} planned tests did not run"
         if not self.failed:
             skipped = f", {self.skipped} skipped" if self.skipped else ""
-            return f"{self.tests} tests passed{skipped}"
+            passed = self.tests - self.skipped
+            return f"{passed} test{'s' * (passed != 1)} passed{skipped}"
         number = len(self.failed) + self.more
         further = f" and {number - _SHOWN} more" if number > _SHOWN else ""
         return f"{number} of {self.tests} tests failed: {', '.join(self.failed[:_SHOWN])}{further}"

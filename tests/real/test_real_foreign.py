@@ -151,7 +151,7 @@ def test_a_command(foreign: Foreign, pytester: pytest.Pytester) -> None:
         "junit": "passed",
     }
     assert cells["tap"]["why"] == cells["tap"]["tests"] == "1 of 2 tests failed: b"
-    assert cells["junit"]["tests"] == "1 tests passed"
+    assert cells["junit"]["tests"] == "1 test passed"
     assert float(cells["patterns"]["busbw[65536,none]"]) == 2.5
     assert float(cells["json"]["latency[8,none]"]) == 1.5
     assert cells["patterns"]["transport_seen"] == "ob1/tcp"

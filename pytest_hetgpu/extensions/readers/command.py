@@ -76,6 +76,8 @@ class CommandParser(OutputParser):
             unsaid = unsaid or f"the output has no results of tests ({self.settings.tests})"
         elif suite and suite.missing:
             unsaid = unsaid or str(suite)
+        elif suite and suite.tests <= suite.skipped and not suite.failed:
+            unsaid = unsaid or f"no test ran: the suite has {suite.tests}, of which {suite.skipped} were skipped"
         found = BenchmarkResult(self.tool, "", self.rows, self.warnings.texts, failed, missing_success=unsaid)
         return replace(found, suite=suite)
 

@@ -95,8 +95,20 @@ def test_unittest_of_every_python() -> None:
         ),
         90,
     )
-    passed = run("unittest", "Ran 1 test in 0.1s", "", "OK (skipped=1)").suite
-    assert str(passed) == "1 tests passed, 1 skipped"
+    passed = run("unittest", "Ran 3 tests in 0.1s", "", "OK (skipped=2)").suite
+    assert str(passed) == "1 test passed, 2 skipped"
+
+
+@pytest.mark.parametrize(
+    ("lines", "had"),
+    [
+        (("Ran 0 tests in 0.000s", "", "NO TESTS RAN"), "0, of which 0"),
+        (("Ran 2 tests in 0.1s", "", "OK (skipped=2)"), "2, of which 2"),
+    ],
+)
+def test_a_suite_of_which_nothing_ran_is_no_success(lines: tuple[str, ...], had: str) -> None:
+    meaning = CommandParser.meaning_of_exit(0, run("unittest", *lines))
+    assert meaning == (Kind.WRONG_RESULT, f"no test ran: the suite has {had} were skipped")
 
 
 def test_an_output_without_results_is_no_success() -> None:
