@@ -103,8 +103,12 @@ def _state(turns: Sequence[_Seen]) -> HistoryState:
 
 
 def _changes(was: PastRun, before: PastOutcome, now: PastRun, present: PastOutcome) -> Iterator[str]:
-    """Yield what differs between two outcomes of a cell: its own facts, then those of the runs."""
-    for old, new in ((before.facts, present.facts), (was.shared, now.shared)):
+    """Yield what differs between two outcomes of a cell: its own facts, those of its nodes, then those of the runs."""
+    pairs = [(before.facts, present.facts), (was.shared, now.shared)]
+    # Runs of earlier versions have stored no such facts, which is no change.
+    pairs[1:1] = [(before.nodes, present.nodes)] if before.nodes and present.nodes else []
+    pairs += [(was.basis, now.basis)] if was.basis and now.basis else []
+    for old, new in pairs:
         for name in dict.fromkeys((*old, *new)):
             if old.get(name) != new.get(name):
                 yield f"{name} {old.get(name, 'none')} became {new.get(name, 'none')}"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timezone
 
 from pytest_hetgpu.analysis.cell_history import CellHistory, HistoryState, cell_history
 from pytest_hetgpu.analysis.significance import rate_interval
 from pytest_hetgpu.reporting.table import LETTERS
-from pytest_hetgpu.store.past_runs import PastOutcome, PastRun, PastRuns
+from pytest_hetgpu.store.past_runs import PastCell, PastOutcome, PastRun, PastRuns
 from pytest_hetgpu.store.text import one_line
 
 _ORDER = (HistoryState.BROKEN, HistoryState.FLAKY, HistoryState.MENDED)
@@ -25,16 +25,26 @@ def history_lines(past: PastRuns) -> Iterator[str]:
         return
     first, last = _time(runs[0]), _time(runs[-1])
     yield f"{len(runs)} run{'s' * (len(runs) > 1)}, {first} to {last}, the newest right"
-    several = len({matrix for matrix, _ in past.cells}) > 1
+    name = cell_names(past)
     found = {cell: cell_history(runs, outcomes) for cell, outcomes in past.cells.items()}
     for state in _ORDER:
         for cell, one in found.items():
             if one.state is state:
-                name = one_line(f"{cell[0]}: {cell[1]}" if several else cell[1], _LONGEST)
                 yield ""
-                yield f"{letters(past.cells[cell])}  {name}"
+                yield f"{letters(past.cells[cell])}  {one_line(name(cell), _LONGEST)}"
                 yield from (f"  {line}" for line in cell_lines(one, runs))
     yield from _steady(found.values())
+
+
+def cell_names(past: PastRuns) -> Callable[[PastCell], str]:
+    """Return a function to the name of a cell, with its site and matrix if the runs have several."""
+    sites, matrices = ({getattr(cell, part) for cell in past.cells} for part in ("site", "matrix"))
+
+    def name(cell: PastCell) -> str:
+        parts = (cell.site if len(sites) > 1 else "", cell.matrix if len(matrices) > 1 else "", cell.scenario)
+        return ": ".join(filter(None, parts))
+
+    return name
 
 
 def letters(outcomes: Sequence[PastOutcome | None]) -> str:

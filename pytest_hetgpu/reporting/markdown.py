@@ -15,7 +15,6 @@ from pytest_hetgpu.model.failure import KnownFailure
 from pytest_hetgpu.model.outcome import Outcome
 from pytest_hetgpu.model.transport_classes import describe_carriers
 from pytest_hetgpu.model.verdict import Verdict
-from pytest_hetgpu.reporting import scaling_table
 from pytest_hetgpu.reporting.cell_text import (
     Rerun,
     describe_debug_rerun,
@@ -78,31 +77,22 @@ def render(
     ]
     parts += _grids(record)
     parts += _not_ok(record, log, rerun)
-    parts += _tests(record)
     parts += _flaky(record)
     parts += _skips(record)
     parts += _quarantine(record)
-    parts += scaling_table.paragraphs(record, escape_markdown)
-    parts += _changes(record)
+    parts += _further(record)
     parts += nodes
     parts += _legend(record)
     parts += _missing_logs(lost)
     return _truncate("\n\n".join(parts) + "\n")
 
 
-def _tests(record: RunRecord) -> Iterator[str]:
-    """Yield the results of test suites, which few runs have."""
-    if any(cell.outcome.suite for cell in record.cells):
-        from pytest_hetgpu.reporting.suites_table import paragraphs
+def _further(record: RunRecord) -> Iterator[str]:
+    """Yield sections that few runs have."""
+    if record.may_scale or record.bisected or any(cell.outcome.suite for cell in record.cells):
+        from pytest_hetgpu.reporting import further_sections
 
-        yield from paragraphs(record, escape_markdown)
-
-
-def _changes(record: RunRecord) -> Iterator[str]:
-    """Yield where the outcome changes along an axis."""
-    if record.bisected:
-        yield "## Where it changes"
-        yield "\n".join(f"- {escape_markdown(one.line, 1000)}" for one in record.bisected)
+        yield from further_sections.paragraphs(record, escape_markdown)
 
 
 def code(text: str, limit: int = 300) -> str:

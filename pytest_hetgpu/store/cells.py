@@ -118,6 +118,11 @@ class RunRecord:
         """All that was tried for failures."""
         return (*self.trials, *self.smallest)
 
+    @property
+    def may_scale(self) -> bool:
+        """Return whether cells were measured with different numbers of ranks."""
+        return len({one.ranks for cell in self.cells for one in cell.outcome.measurements}) > 1
+
 
 def read_cells(run_folder: Path) -> list[CellRecord]:
     """Read the cells of a run, as `read_run` does."""

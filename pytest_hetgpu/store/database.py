@@ -14,44 +14,18 @@ import fcntl
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Protocol
 
 from pytest_hetgpu.errors import HetgpuError
+from pytest_hetgpu.store import history_schema
 from pytest_hetgpu.store.files import READABLE, make_folder
 
 BUSY_TIMEOUT = 30.0
 """Seconds that a session waits for other writers."""
-APPLICATION_ID = 0x68677075
-MIGRATIONS = (
-    """
-    CREATE TABLE run (
-        id TEXT PRIMARY KEY, folder TEXT NOT NULL, started REAL NOT NULL, machine TEXT NOT NULL, package TEXT NOT NULL
-    );
-    CREATE TABLE matrix (
-        run TEXT NOT NULL REFERENCES run (id) ON DELETE CASCADE,
-        name TEXT NOT NULL, file TEXT NOT NULL, sha256 TEXT NOT NULL,
-        PRIMARY KEY (run, name)
-    );
-    CREATE TABLE cell (
-        id INTEGER PRIMARY KEY,
-        run TEXT NOT NULL REFERENCES run (id) ON DELETE CASCADE,
-        matrix TEXT NOT NULL, scenario TEXT NOT NULL, kind TEXT NOT NULL, verdict TEXT NOT NULL, axes TEXT NOT NULL,
-        signature TEXT NOT NULL, why TEXT NOT NULL, seconds REAL, stack TEXT NOT NULL, transports TEXT NOT NULL,
-        facts TEXT NOT NULL, tool TEXT NOT NULL,
-        UNIQUE (run, matrix, scenario)
-    );
-    CREATE TABLE measurement (
-        cell INTEGER NOT NULL REFERENCES cell (id) ON DELETE CASCADE,
-        metric TEXT NOT NULL, size INTEGER NOT NULL, dtype TEXT NOT NULL, place TEXT NOT NULL,
-        ranks INTEGER NOT NULL, value REAL, unit TEXT NOT NULL,
-        PRIMARY KEY (cell, metric, size, dtype, place)
-    ) WITHOUT ROWID
-    """,
-    "ALTER TABLE measurement ADD COLUMN samples TEXT NOT NULL DEFAULT ''",
-)
-"""Statements that turn the tables of one version into those of the next; `;` only ever ends a statement."""
 _MESSAGES = (
     ("locked", "another process has been writing for too long"),
     ("unable to open", "it cannot be opened"),
@@ -60,15 +34,48 @@ _MESSAGES = (
 )
 
 
+Row = Mapping[str, Any]
+"""A row of a result: values by the name of the column."""
+
+
 class HistoryError(HetgpuError):
-    """A history that cannot be read or written; its file is unchanged."""
+    """A history that cannot be read or written; it is unchanged."""
+
+
+class Database(Protocol):
+    """An open history. Statements are common to SQLite and PostgreSQL, and name their values: `:run`."""
+
+    def rows(self, query: str, **values: object) -> Iterable[Row]:
+        """Return the rows of a query by column."""
+
+    def tuples(self, query: str, **values: object) -> Iterable[tuple[Any, ...]]:
+        """Return the rows of a query as tuples."""
+
+    def change(self, statement: str, *rows: Mapping[str, object]) -> None:
+        """Run a statement once for each row of values, or once if there are none."""
+
+
+@dataclass(frozen=True, slots=True)
+class _SqliteDatabase:
+    db: sqlite3.Connection
+
+    def rows(self, query: str, **values: object) -> Iterable[Row]:
+        return self.db.execute(query, values)
+
+    def tuples(self, query: str, **values: object) -> Iterable[tuple[Any, ...]]:
+        cursor = self.db.cursor()
+        cursor.row_factory = None
+        return cursor.execute(query, values)
+
+    def change(self, statement: str, *rows: Mapping[str, object]) -> None:
+        self.db.executemany(statement, rows or ({},))
 
 
 class _DamagedFileError(Exception):
     """A file that is no SQLite database, or a broken one; the argument is SQLite's message."""
 
 
-def write(path: Path, change: Callable[[sqlite3.Connection], object]) -> str:
+def write(path: Path, change: Callable[[Database], object]) -> str:
     """Apply a change in one transaction. Return "", or a sentence on a damaged file. Raises HistoryError."""
     with _history_errors(path):
         with contextlib.suppress(FileExistsError):
@@ -97,17 +104,18 @@ def write(path: Path, change: Callable[[sqlite3.Connection], object]) -> str:
     return f"{path} was damaged ({why}); it is kept as {aside.name}, and a new history begun"
 
 
-def _write(path: Path, change: Callable[[sqlite3.Connection], object]) -> None:
+def _write(path: Path, change: Callable[[Database], object]) -> None:
     with _history_errors(path), closing(sqlite3.connect(path, timeout=BUSY_TIMEOUT, isolation_level=None)) as db:
         db.execute("PRAGMA foreign_keys = ON")
+        db.row_factory = sqlite3.Row
         with db:
             db.execute("BEGIN IMMEDIATE")
             _migrate(db, path)
-            change(db)
+            change(_SqliteDatabase(db))
 
 
 @contextmanager
-def connect(path: Path) -> Iterator[sqlite3.Connection]:
+def connect(path: Path) -> Iterator[Database]:
     """Open the file for reading. Raises HistoryError if it is missing or cannot be read."""
     if not path.is_file():
         raise HistoryError(f"there is no history {path}")
@@ -120,10 +128,10 @@ def connect(path: Path) -> Iterator[sqlite3.Connection]:
             db.row_factory = sqlite3.Row
             db.text_factory = lambda data: data.decode("utf-8", "replace")
             with db:
-                if _version(db, path) < len(MIGRATIONS):
+                if _version(db, path) < len(history_schema.MIGRATIONS):
                     db.execute("BEGIN IMMEDIATE")
                     _migrate(db, path)
-            yield db
+            yield _SqliteDatabase(db)
     except _DamagedFileError as damage:
         raise HistoryError(f"{path} is damaged ({damage})") from None
 
@@ -132,11 +140,12 @@ def _version(db: sqlite3.Connection, path: Path) -> int:
     """Return how many migrations the file has seen. Raises HistoryError for a foreign or newer file."""
     version, owner = (int(db.execute(f"PRAGMA {name}").fetchone()[0]) for name in ("user_version", "application_id"))
     empty = not version and not db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-    if not empty and owner != APPLICATION_ID:
+    if not empty and owner != history_schema.APPLICATION_ID:
         raise HistoryError(f"{path} is an SQLite file of something else; it is left alone")
-    if version > len(MIGRATIONS):
+    known = len(history_schema.MIGRATIONS)
+    if version > known:
         raise HistoryError(
-            f"{path} was written by a newer version (schema {version}, known: {len(MIGRATIONS)}); it is left alone"
+            f"{path} was written by a newer version (schema {version}, known: {known}); it is left alone"
         )
     return version
 
@@ -144,11 +153,12 @@ def _version(db: sqlite3.Connection, path: Path) -> int:
 def _migrate(db: sqlite3.Connection, path: Path) -> None:
     """Bring the tables up to date, inside the open transaction."""
     version = _version(db, path)
-    for statement in ";".join(MIGRATIONS[version:]).split(";"):
+    db.create_function("digest", -1, history_schema.digest, deterministic=True)
+    for statement in ";".join(history_schema.MIGRATIONS[version:]).split(";"):
         db.execute(statement)
-    if version < len(MIGRATIONS):
-        db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        db.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+    if version < len(history_schema.MIGRATIONS):
+        db.execute(f"PRAGMA application_id = {history_schema.APPLICATION_ID}")
+        db.execute(f"PRAGMA user_version = {len(history_schema.MIGRATIONS)}")
 
 
 @contextmanager

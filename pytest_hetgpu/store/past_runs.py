@@ -3,33 +3,44 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.store import database
+from pytest_hetgpu.store.database import Database, Row
 
 _DIGEST = 12
+_DIGESTS = re.compile(rf"\b([0-9a-f]{{{_DIGEST}}})[0-9a-f]{{{64 - _DIGEST}}}\b")
+_NEWEST = "(SELECT number FROM run ORDER BY started DESC, id DESC LIMIT :last)"
+_USED = f"(SELECT setting FROM outcome WHERE run IN {_NEWEST})"  # noqa: S608 - text of ours
 
 
 @dataclass(frozen=True, slots=True)
 class PastRun:
-    """A run: its id, its start in seconds since 1970, and what all of its cells share, by name."""
+    """A run: its id, its start in seconds since 1970, and what all of its cells share, by name.
+
+    `basis` are the inputs of its verdicts, empty if it was stored by an earlier version.
+    """
 
     id: str
     started: float
     shared: Mapping[str, str] = field(default_factory=dict)
+    basis: Mapping[str, str] = field(default_factory=dict)
+    folder: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class PastOutcome:
-    """The outcome of a cell in one run; `facts` are its versions and settings."""
+    """The outcome of a cell in one run; `facts` are its versions and settings, `nodes` those of its nodes."""
 
     kind: Kind
     verdict: Verdict
     signature: str = ""
     facts: Mapping[str, str] = field(default_factory=dict)
+    nodes: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def ran(self) -> bool:
@@ -48,44 +59,71 @@ class PastOutcome:
 
 
 @dataclass(frozen=True, slots=True)
+class PastCell:
+    """A cell: the place of its runs (`RunSummary.site`), its matrix, its id, and its axes."""
+
+    site: str
+    matrix: str
+    scenario: str
+    axes: Mapping[str, str] = field(default_factory=dict, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
 class PastRuns:
-    """The newest runs of a history, the newest last, and the outcome of each cell (matrix, id) in each of them."""
+    """The newest runs of a history, the newest last, and the outcome of each cell in each of them."""
 
     runs: tuple[PastRun, ...]
-    cells: Mapping[tuple[str, str], tuple[PastOutcome | None, ...]] = field(default_factory=dict)
+    cells: Mapping[PastCell, tuple[PastOutcome | None, ...]] = field(default_factory=dict)
 
 
 def past_runs(path: Path, last: int) -> PastRuns:
-    """Read the newest `last` runs. Raises HistoryError if the file is missing or cannot be read."""
+    """Read the newest `last` runs. Raises HistoryError if the history is missing or cannot be read."""
     with database.connect(path) as db:
-        newest = "SELECT id, started, machine, package FROM run ORDER BY started DESC, id DESC LIMIT ?"
-        rows = db.execute(newest, (last,)).fetchall()[::-1]
-        places = {row["id"]: place for place, row in enumerate(rows)}
-        files: dict[str, dict[str, str]] = {}
-        for run, name, digest in db.execute("SELECT run, name, sha256 FROM matrix"):
-            files.setdefault(run, {})[f"matrix {name}"] = digest[:_DIGEST]
-        runs = tuple(
-            PastRun(row["id"], row["started"], _shared(row["machine"], row["package"], files.get(row["id"], {})))
-            for row in rows
-        )
-        known: dict[tuple[str, str, str], dict[str, str]] = {}
-        outcomes: dict[tuple[str, str], list[PastOutcome | None]] = {}
-        wanted = "SELECT run, matrix, scenario, kind, verdict, signature, stack, facts, tool FROM cell WHERE run IN"
-        query = f"{wanted} (SELECT id FROM run ORDER BY started DESC, id DESC LIMIT ?) ORDER BY id"  # noqa: S608 - ours
-        for row in db.execute(query, (last,)):
-            cell = outcomes.setdefault((row["matrix"], row["scenario"]), [None] * len(rows))
-            key = (row["facts"], row["stack"], row["tool"])
-            # Most cells of most runs have equal facts.
-            facts = known.get(key) or known.setdefault(key, _facts(*key))
-            outcome = PastOutcome(Kind(row["kind"]), Verdict(row["verdict"]), row["signature"], facts)
-            cell[places[row["run"]]] = outcome
-        return PastRuns(runs, {cell: tuple(found) for cell, found in outcomes.items()})
+        rows = list(db.rows(f"SELECT * FROM run WHERE number IN {_NEWEST} ORDER BY started, id", last=last))  # noqa: S608
+        files: dict[int, dict[str, str]] = {}
+        for row in db.rows("SELECT run, name, sha256 FROM matrix"):
+            files.setdefault(row["run"], {})[f"matrix {row['name']}"] = row["sha256"][:_DIGEST]
+        runs = tuple(_past_run(row, files.get(row["number"], {})) for row in rows)
+        places = {row["number"]: (place, row["site"]) for place, row in enumerate(rows)}
+        return PastRuns(runs, _cells(db, places, last))
 
 
-def _facts(facts: str, stack: str, tool: str) -> dict[str, str]:
-    own = {"stack": stack, "tool": tool}
-    return {**json.loads(facts), **{name: value for name, value in own.items() if value}}
+def _past_run(row: Row, matrices: Mapping[str, str]) -> PastRun:
+    shared = {**matrices, "host of pytest": row["machine"], "pytest-hetgpu": row["package"]}
+    basis = {name: _DIGESTS.sub(r"\1", text) for name, text in json.loads(row["basis"]).items() if name not in shared}
+    return PastRun(row["id"], row["started"], shared, basis, row["folder"])
 
 
-def _shared(machine: str, package: str, matrices: Mapping[str, str]) -> dict[str, str]:
-    return {**matrices, "host of pytest": machine, "pytest-hetgpu": package}
+def _cells(
+    db: Database, places: Mapping[int, tuple[int, str]], last: int
+) -> Mapping[PastCell, tuple[PastOutcome | None, ...]]:
+    """Read the outcomes of each cell; `places` are the place of each run, and its site."""
+    identities = {
+        row["id"]: (row["matrix"], row["scenario"], json.loads(row["axes"]))
+        for row in db.rows("SELECT id, matrix, scenario, axes FROM identity ORDER BY id")
+    }
+    settings = {
+        row["id"]: ({**json.loads(row["facts"]), **_named(row)}, json.loads(row["nodes"]))
+        for row in db.rows(f"SELECT * FROM setting WHERE id IN {_USED}", last=last)  # noqa: S608 - text of ours
+    }
+    # Nearly all outcomes of a cell are equal to the one before.
+    known: dict[tuple[object, ...], PastOutcome] = {}
+    found: dict[PastCell, list[PastOutcome | None]] = {}
+    cells: dict[tuple[str, int], list[PastOutcome | None]] = {}
+    query = f"SELECT run, identity, setting, kind, verdict, signature FROM outcome WHERE run IN {_NEWEST} ORDER BY id"  # noqa: S608
+    for run, identity, setting, kind, verdict, signature in db.tuples(query, last=last):
+        place, site = places[run]
+        outcomes = cells.get((site, identity))
+        if outcomes is None:
+            one = PastCell(site, *identities[identity])
+            outcomes = cells[site, identity] = found.setdefault(one, [None] * len(places))
+        key = (setting, kind, verdict, signature)
+        if key not in known:
+            known[key] = PastOutcome(Kind(kind), Verdict(verdict), signature, *settings[setting])
+        outcomes[place] = known[key]
+    return {cell: tuple(outcomes) for cell, outcomes in found.items()}
+
+
+def _named(row: Row) -> dict[str, str]:
+    """Return the MPI that ranks loaded and the benchmark program, if known."""
+    return {name: row[name] for name in ("stack", "tool") if row[name]}

@@ -12,6 +12,7 @@ from pytest_hetgpu.model.outcome import Outcome
 from pytest_hetgpu.model.records import Measurement
 from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.store.cells import CellRecord, RunRecord
+from pytest_hetgpu.store.environment import SUMMARY_FACTS, PlacementFacts, read_all
 from pytest_hetgpu.store.events import MatrixFile
 from pytest_hetgpu.store.properties import FLAKY_PREFIX, describe_flaky
 from pytest_hetgpu.store.text import one_line
@@ -21,6 +22,8 @@ _PROGRAM = re.compile(r"\w+\.py|osu_\w+|\w+_perf|IMB-\w+")
 # Our wrapper of external programs; the second name is that of earlier versions.
 _WRAPPERS = ("run_external.py", "foreign.py")
 _LONGEST_NAME = 1000
+_FURTHER_FACTS = ("glibc", "python", "rocm.driver", "cuda.version", "craympich")
+"""Facts of nodes that explain a change, besides those of the summary."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,8 @@ class CellSummary:
     facts: Mapping[str, str] = field(default_factory=dict)
     #: the benchmark program; "" if unknown
     tool: str = ""
+    #: facts of its nodes: hosts, kernel, drivers; several values joined by ` | `
+    nodes: Mapping[str, str] = field(default_factory=dict)
     #: 0 ranks if unknown
     measurements: tuple[Measurement, ...] = ()
 
@@ -69,12 +74,17 @@ class RunSummary:
     package: str
     matrices: tuple[MatrixFile, ...]
     cells: tuple[CellSummary, ...]
+    #: the place of the machine, if runs of several places were merged
+    site: str = ""
+    #: the inputs of the verdicts, by name: digests of files, images, versions, options
+    basis: Mapping[str, str] = field(default_factory=dict)
 
 
 def summarise(record: RunRecord, folder: Path) -> RunSummary:
     """Summarise the record of a run; `folder` is its present place."""
     folder = folder.resolve()
     sessions = record.sessions
+    nodes = {one.name: _node_facts(one) for one in read_all(folder)}
     # The first session is the earliest, even if the clock was set back later.
     begun = [session.started for session in sessions[:1]] or [cell.started for cell in record.cells if cell.started]
     return RunSummary(
@@ -84,11 +94,29 @@ def summarise(record: RunRecord, folder: Path) -> RunSummary:
         machine=one_line(sessions[-1].host, _LONGEST_NAME) if sessions else "",
         package=one_line(sessions[-1].package, _LONGEST_NAME) if sessions else "",
         matrices=tuple({matrix.name: matrix for session in sessions for matrix in session.matrices}.values()),
-        cells=tuple(map(_summarise_cell, record.cells)),
+        cells=tuple(_summarise_cell(cell, nodes.get(_placement(cell), {})) for cell in record.cells),
+        basis={
+            name: one_line(value, _LONGEST_NAME) for name, value in (sessions[-1].basis if sessions else {}).items()
+        },
     )
 
 
-def _summarise_cell(record: CellRecord) -> CellSummary:
+def _placement(cell: CellRecord) -> str:
+    return f"{cell.matrix}-{cell.axes.get('placement', '')}"
+
+
+def _node_facts(placement: PlacementFacts) -> dict[str, str]:
+    """Return the hosts of a placement and the versions on them; several values are joined."""
+    nodes = placement.nodes.values()
+    found = {"hosts": [node.host for node in nodes]}
+    for name in (*SUMMARY_FACTS, *_FURTHER_FACTS):
+        found[name] = [fact.text for node in nodes if (fact := node.environment.facts.get(name)) and fact.text]
+    return {
+        name: one_line(" | ".join(dict.fromkeys(values)), _LONGEST_NAME) for name, values in found.items() if values
+    }
+
+
+def _summarise_cell(record: CellRecord, nodes: Mapping[str, str]) -> CellSummary:
     outcome = record.outcome
     return CellSummary(
         matrix=record.matrix,
@@ -103,6 +131,7 @@ def _summarise_cell(record: CellRecord) -> CellSummary:
         transports=outcome.transports,
         facts={**outcome.facts, **_link_fact(outcome)},
         tool=outcome.facts.get("tool") or benchmark_program(record.result.argv if record.result else record.argv),
+        nodes={name: value for name, value in nodes.items() if name not in outcome.facts},
         measurements=outcome.measurements,
     )
 

@@ -21,7 +21,6 @@ from pytest_hetgpu.model.verdict import Verdict
 from pytest_hetgpu.reporting import cell_text
 from pytest_hetgpu.reporting.excerpt import excerpt
 from pytest_hetgpu.reporting.html.timeline import timeline_data
-from pytest_hetgpu.reporting.scaling_table import curves_data
 from pytest_hetgpu.store.cells import CellRecord, RunRecord, format_utc
 from pytest_hetgpu.store.encode import RecordError
 from pytest_hetgpu.store.environment import SUMMARY_FACTS, PlacementFacts
@@ -54,7 +53,7 @@ def page_data(
         "samples": [
             one_line(f"Sample of {one.matrix} ({one.strategy}): {one.text}.") for one in record.samples.values()
         ],
-        "scaling": curves_data(record),
+        "scaling": _curves(record),
         "tests": _tests(record),
         "bisected": [one_line(one.line, LONGEST_TEXT) for one in record.bisected],
         "unread": dict(record.unread),
@@ -64,6 +63,14 @@ def page_data(
         "changes": list(_changes(record, earlier)) if earlier else [],
         "baseline": one_line(earlier.name) if earlier else "",
     }
+
+
+def _curves(record: RunRecord) -> list[dict[str, Any]]:
+    if not record.may_scale:
+        return []
+    from pytest_hetgpu.reporting.scaling_table import curves_data
+
+    return curves_data(record)
 
 
 def _tests(record: RunRecord) -> list[list[object]]:
