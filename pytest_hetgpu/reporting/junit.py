@@ -55,10 +55,11 @@ def render(
     folder: RunFolder,
     rerun: Rerun,
     conditions: Callable[[CellRecord], Summary | None] = lambda _: None,
+    past: Callable[[CellRecord], Iterable[tuple[str, str]]] = lambda _: (),
 ) -> bytes:
     """Build the XML of a run. `folder` holds the logs; `rerun` gives the command for a cell.
 
-    `conditions` gives the condition under which cells fail as this one does.
+    `conditions` gives the condition under which cells fail as this one does. `past` gives properties by earlier runs.
 
     If the XML is too large for its readers, build it again with less in it.
     """
@@ -69,7 +70,7 @@ def render(
         SizeBudget(MOST_TAILS // 2, measured=False),
         SizeBudget(0, measured=False, full=False),
     ):
-        data = _render_within(record, _CaseWriter(RunFolder(folder.path.resolve()), rerun, conditions, budget))
+        data = _render_within(record, _CaseWriter(RunFolder(folder.path.resolve()), rerun, conditions, past, budget))
         if len(data) <= LARGEST_REPORT:
             break
     return data
@@ -101,6 +102,7 @@ class _CaseWriter:
     folder: RunFolder
     rerun: Rerun
     conditions: Callable[[CellRecord], Summary | None]
+    past: Callable[[CellRecord], Iterable[tuple[str, str]]]
     budget: SizeBudget
     here: Path = field(default_factory=Path.cwd)
     tails: int = 0
@@ -109,7 +111,10 @@ class _CaseWriter:
         """Convert a cell to a case."""
         classname = f"{_axis(cell, 'placement')}.{_axis(cell, 'transport')}"
         case = _xml.TestCase(clean(cell.label), one_line(classname), _seconds(cell))
-        case.append(_properties(cell, self.conditions(cell), measured=self.budget.measured))
+        properties = _properties(cell, self.conditions(cell), measured=self.budget.measured)
+        for name, value in self.past(cell):
+            properties.append(_xml.Property(name, value))
+        case.append(properties)
         result = _result(cell)
         lines = list(self._output(cell))
         if result is not None:

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 from urllib.parse import quote
 
 from pytest_hetgpu.execution.retry.quarantine import IN_QUARANTINE
@@ -37,6 +37,7 @@ GRID_BUDGET, DETAILS_BUDGET, SKIPS_BUDGET = 450_000, 350_000, 100_000
 MANY_WORKLOADS = 12
 LABELS_PER_REASON = 20
 MANY_COLUMNS = 200
+_LONGEST_SINCE = 1000
 
 SYMBOLS = {
     Verdict.OK: ("✅", "works"),
@@ -58,25 +59,26 @@ _COUNT_PHRASES = {
 _LINK = re.compile(r"https?://[^\s<>\"`|\\]+")
 
 
-def render(
-    record: RunRecord,
-    log: Callable[[str], str | None],
-    rerun: Rerun,
-    nodes: Iterable[str] = (),
-    lost: Sequence[str] = (),
-) -> str:
-    """Build the summary of a run.
+class CellTexts(NamedTuple):
+    """Functions to what the summary has of a cell besides its record."""
 
-    `log` returns the path of a cell's log from the summary's folder, or None. `nodes` are paragraphs on the nodes.
-    `lost` are the cells whose log is missing.
-    """
+    #: from the label of a cell to the path of its log from the summary's folder, or None
+    log: Callable[[str], str | None]
+    #: the command that runs the cell again
+    rerun: Rerun
+    #: since when it fails; "" if that is unknown
+    since: Callable[[CellRecord], str] = lambda _: ""
+
+
+def render(record: RunRecord, texts: CellTexts, nodes: Iterable[str] = (), lost: Sequence[str] = ()) -> str:
+    """Build the summary of a run. `nodes` are paragraphs on the nodes. `lost` are the cells whose log is missing."""
     parts = [f"# Compatibility of {_list(_matrices(record)) or 'nothing'}", _sentence(record), _totals(record)]
     parts += [
         f"Sample of {escape_markdown(one.matrix)} ({escape_markdown(one.strategy)}): {escape_markdown(one.text)}."
         for one in record.samples.values()
     ]
     parts += _grids(record)
-    parts += _not_ok(record, log, rerun)
+    parts += _not_ok(record, texts)
     parts += _flaky(record)
     parts += _skips(record)
     parts += _quarantine(record)
@@ -190,7 +192,7 @@ def _entry(workload: str, outcome: Outcome) -> str:
     return f"{symbol} {escape_markdown(workload)}: {meaning}"
 
 
-def _not_ok(record: RunRecord, log: Callable[[str], str | None], rerun: Rerun) -> Iterator[str]:
+def _not_ok(record: RunRecord, texts: CellTexts) -> Iterator[str]:
     budget = DETAILS_BUDGET
     for verdict in (Verdict.NEW, Verdict.CHANGED, Verdict.FIXED, Verdict.KNOWN):
         cells = [cell for cell in record.cells if cell.outcome.verdict is verdict]
@@ -198,17 +200,19 @@ def _not_ok(record: RunRecord, log: Callable[[str], str | None], rerun: Rerun) -
             continue
         symbol, meaning = SYMBOLS[verdict]
         yield f"## {symbol} {meaning.capitalize()}: {len(cells)}"
-        kept, left = _fit_budget(cells, lambda cell: "\n".join(_detail_lines(cell, log(cell.label), rerun)), budget)
+        kept, left = _fit_budget(cells, lambda cell: "\n".join(_detail_lines(cell, texts)), budget)
         budget -= sum(len(text.encode()) for text in kept)
         yield from kept
         if left:
             yield f"{left} more are left out here; `junit.xml` has every cell."
 
 
-def _detail_lines(cell: CellRecord, log: str | None, rerun: Rerun) -> Iterator[str]:
+def _detail_lines(cell: CellRecord, texts: CellTexts) -> Iterator[str]:
     outcome = cell.outcome
     yield f"### {escape_markdown(cell.label)}\n"
     yield f"- {display_kind(outcome.kind)}: {escape_markdown(outcome.why) or 'no reason was given'}"
+    if line := texts.since(cell):
+        yield f"- {escape_markdown(line, _LONGEST_SINCE)}"
     if outcome.signature:
         yield f"- signature: {code(outcome.signature.key)}"
         yield f"- line {outcome.signature.line} of its log: {code(outcome.signature.primary_line)}"
@@ -226,10 +230,10 @@ def _detail_lines(cell: CellRecord, log: str | None, rerun: Rerun) -> Iterator[s
         yield f"- {escape_markdown(describe_debug_rerun(outcome))}"
     yield from (f"- preflight: {escape_markdown(concern)}" for concern in outcome.concerns)
     yield from (f"- note: {escape_markdown(note)}" for note in outcome.notes)
-    yield f"- run just this cell again: {code(format_rerun(cell, rerun), 2000)}"
-    if log:
-        stacks = f", [stacks.json]({quote(log.rpartition('/')[0])}/stacks.json)" if _has_stacks(outcome) else ""
-        yield f"- log: [output.log]({quote(log)}){stacks}"
+    yield f"- run just this cell again: {code(format_rerun(cell, texts.rerun), 2000)}"
+    if path := texts.log(cell.label):
+        stacks = f", [stacks.json]({quote(path.rpartition('/')[0])}/stacks.json)" if _has_stacks(outcome) else ""
+        yield f"- log: [output.log]({quote(path)}){stacks}"
 
 
 def _has_stacks(outcome: Outcome) -> bool:

@@ -17,13 +17,14 @@ from pytest_hetgpu.reporting.cell_text import Rerun, describe_private_logs
 from pytest_hetgpu.store import writer_lock
 from pytest_hetgpu.store.cells import CellRecord, RunRecord, missing_logs, read_run
 from pytest_hetgpu.store.files import write_atomically
-from pytest_hetgpu.store.folder import RunFolder
+from pytest_hetgpu.store.folder import PAST, RunFolder
 from pytest_hetgpu.store.redaction.anonymity import anonymised, is_anonymous
-from pytest_hetgpu.store.text import escape_markdown
+from pytest_hetgpu.store.text import escape_markdown, one_line
 
 if TYPE_CHECKING:
     from pytest_hetgpu.analysis.baseline import Baseline
     from pytest_hetgpu.analysis.boundary.summary import Summary
+    from pytest_hetgpu.reporting.since import Pasts
     from pytest_hetgpu.store.environment import PlacementFacts
 
 
@@ -36,14 +37,18 @@ LOADED_LATE = (
     "pytest_hetgpu.reporting.html.page_data",
 )
 """Modules that only reports need, which `get_ready` loads."""
+LONGEST_LABEL = 1000
+"""Characters of a cell's name on the page."""
 
 
 class ReportError(HetgpuError):
     """A run whose reports were not all written; the message names them and the reasons."""
 
 
-def build(run_folder: Path, rerun: Rerun, trouble: list[str] | None = None) -> RunRecord:
+def build(run_folder: Path, rerun: Rerun, trouble: list[str] | None = None, history: Path | None = None) -> RunRecord:
     """Write `junit.xml`, `summary.md`, `issues/` and `index.html`, each in full or not at all; return the record.
+
+    The reports name since when cells fail, by the earlier runs in `history`; without it, by those stored in the folder.
 
     `rerun(matrix, label)` returns the command that runs just that cell again. It may be a text instead, in which
     `{matrix}` and `{label}` are filled in. A failure to write one report does not stop the others. It adds a line to
@@ -52,6 +57,9 @@ def build(run_folder: Path, rerun: Rerun, trouble: list[str] | None = None) -> R
     record = read_run(run_folder)
     folder = RunFolder(run_folder)
     _publish_pending_logs(record, folder)
+    unsaved = _save_past(record, folder, history) if history and history.is_file() else ""
+    if unsaved and trouble is not None:
+        trouble.append(unsaved)
     with anonymised(record, folder) if is_anonymous(run_folder) else nullcontext():
         unwritten = list(_write_reports(record, folder, rerun))
     if unwritten:
@@ -108,6 +116,7 @@ def _write_reports(record: RunRecord, folder: RunFolder, rerun: Rerun) -> Iterat
     issues: dict[str, str] = {}
     limits = _boundaries(record, folder)
     condition = _conditions(limits)
+    past = _pasts(record, folder)
 
     def log(label: str) -> str | None:
         path = folder.log(label)
@@ -115,17 +124,25 @@ def _write_reports(record: RunRecord, folder: RunFolder, rerun: Rerun) -> Iterat
 
     def summary() -> str:
         sections = chain(_where(limits), _node_sections(record, placements, folder))
-        return markdown.render(record, log, rerun, sections, lost)
+        texts = markdown.CellTexts(log, rerun, past.line) if past else markdown.CellTexts(log, rerun)
+        return markdown.render(record, texts, sections, lost)
 
     parts: dict[str, Callable[[], object]] = {
-        "junit.xml": lambda: write_atomically(run_folder / "junit.xml", junit.render(record, folder, rerun, condition)),
+        "junit.xml": lambda: write_atomically(
+            run_folder / "junit.xml",
+            junit.render(record, folder, rerun, condition, past.properties if past else lambda _: ()),
+        ),
         "summary.md": lambda: write_atomically(run_folder / "summary.md", summary().encode("utf-8")),
         "issues": lambda: issues.update(write_issues.write_issues(record, folder, placements, condition)),
         "boundary.json": lambda: _write_boundaries(run_folder, limits),
         "index.html": lambda: write_atomically(
             run_folder / "index.html",
             _page(
-                record, folder, rerun, placements, {"issues": issues, "conditions": _page_conditions(record, limits)}
+                record,
+                folder,
+                rerun,
+                placements,
+                {"issues": issues, "conditions": _page_conditions(record, limits), "since": _since(record, past)},
             ),
         ),
     }
@@ -151,6 +168,34 @@ def _boundaries(record: RunRecord, folder: RunFolder) -> Mapping[str, Sequence[S
 
     found = boundaries(with_left_out(record), StoredJobs([(folder, record.cells)]), record.tried)
     return {matrix: several for matrix, several in found if several}
+
+
+def _save_past(record: RunRecord, folder: RunFolder, history: Path) -> str:
+    """Store the outcomes of earlier runs in the folder of this run. Return "", or a line if that fails."""
+    from pytest_hetgpu.store import saved_past
+
+    try:
+        saved_past.save_earlier_runs(folder.path, record, history)
+    except HetgpuError:
+        return ""  # the history cannot be read: the line on this run, which it lacks, names the reason
+    except Exception as error:  # noqa: BLE001 - the run is over, and its reports are wanted
+        return f"history: the reports lack since when cells fail ({error})"
+    return ""
+
+
+def _pasts(record: RunRecord, folder: RunFolder) -> Pasts | None:
+    """Return the history of each cell, None if this is the first run."""
+    if not (folder.path / PAST).exists():
+        return None
+    from pytest_hetgpu.reporting.since import pasts
+
+    return pasts(record, folder.path)
+
+
+def _since(record: RunRecord, past: Pasts | None) -> Mapping[str, str]:
+    """Return for the page since when cells fail, by label."""
+    lines = ((cell, past.line(cell)) for cell in record.cells) if past else ()
+    return {one_line(cell.label, LONGEST_LABEL): line for cell, line in lines if line}
 
 
 def _conditions(limits: Mapping[str, Sequence[Summary]]) -> Callable[[CellRecord], Summary | None]:

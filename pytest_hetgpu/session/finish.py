@@ -74,10 +74,10 @@ def report(run: RunContext, folder: RunFolder) -> list[str]:
     if run.options.anonymise:
         anonymity.mark_anonymous(folder.path)
     trouble = [run.guard.trouble] if run.guard.trouble else []
-    record = build(folder.path, partial(failure_text.again, run), trouble)
+    path, lost = run.options.history, bool(run.journal.lost)
+    record = build(folder.path, partial(failure_text.again, run), trouble, path)
     trouble += filter(None, [describe_private_logs(folder)])
     # The folder of a history that was renamed, or deleted, with the run is not made again.
-    path, lost = run.options.history, bool(run.journal.lost)
     if path is None or not record.cells or (lost and not path.parent.is_dir()):
         return trouble
     from pytest_hetgpu.store import history

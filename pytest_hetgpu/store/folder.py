@@ -26,6 +26,7 @@ from pytest_hetgpu.store.redaction.redact import basis, redact_json
 __all__ = [
     "HISTORY",
     "LONGEST_NAME",
+    "PAST",
     "SCHEMA",
     "RunFolder",
     "read_job",
@@ -43,6 +44,8 @@ ATTEMPT = "attempt-"
 """The prefix of folders of attempts at a cell that another attempt followed."""
 HISTORY = "history.sqlite"
 """The file with the history of all runs in the same folder."""
+PAST = "past.json"
+"""The file in a run's folder with the outcomes of the runs before it (`saved_past.py`)."""
 PRIVATE_LOGS = ".private"
 """The folder beside all runs that holds their raw logs. Nothing publishes it."""
 

@@ -11,10 +11,15 @@ from pathlib import Path
 from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.store import database
 from pytest_hetgpu.store.database import Database, Row
+from pytest_hetgpu.store.run_summary import RunSummary
 
+LATEST = 1e12
+"""Seconds since 1970 that no run reaches."""
 _DIGEST = 12
 _DIGESTS = re.compile(rf"\b([0-9a-f]{{{_DIGEST}}})[0-9a-f]{{{64 - _DIGEST}}}\b")
-_NEWEST = "(SELECT number FROM run ORDER BY started DESC, id DESC LIMIT :last)"
+_NEWEST = (
+    "(SELECT number FROM run WHERE started <= :until AND id <> :without ORDER BY started DESC, id DESC LIMIT :last)"
+)
 _USED = f"(SELECT setting FROM outcome WHERE run IN {_NEWEST})"  # noqa: S608 - text of ours
 
 
@@ -76,16 +81,20 @@ class PastRuns:
     cells: Mapping[PastCell, tuple[PastOutcome | None, ...]] = field(default_factory=dict)
 
 
-def past_runs(path: Path, last: int) -> PastRuns:
-    """Read the newest `last` runs. Raises HistoryError if the history is missing or cannot be read."""
+def past_runs(path: Path, last: int, until: float = LATEST, without: str = "") -> PastRuns:
+    """Read the newest `last` runs that started by `until`, without the run of that id.
+
+    Raises HistoryError if the history is missing or cannot be read.
+    """
+    which: dict[str, object] = {"last": last, "until": until, "without": without}
     with database.connect(path) as db:
-        rows = list(db.rows(f"SELECT * FROM run WHERE number IN {_NEWEST} ORDER BY started, id", last=last))  # noqa: S608
+        rows = list(db.rows(f"SELECT * FROM run WHERE number IN {_NEWEST} ORDER BY started, id", **which))  # noqa: S608
         files: dict[int, dict[str, str]] = {}
         for row in db.rows("SELECT run, name, sha256 FROM matrix"):
             files.setdefault(row["run"], {})[f"matrix {row['name']}"] = row["sha256"][:_DIGEST]
         runs = tuple(_past_run(row, files.get(row["number"], {})) for row in rows)
         places = {row["number"]: (place, row["site"]) for place, row in enumerate(rows)}
-        return PastRuns(runs, _cells(db, places, last))
+        return PastRuns(runs, _cells(db, places, which))
 
 
 def _past_run(row: Row, matrices: Mapping[str, str]) -> PastRun:
@@ -95,7 +104,7 @@ def _past_run(row: Row, matrices: Mapping[str, str]) -> PastRun:
 
 
 def _cells(
-    db: Database, places: Mapping[int, tuple[int, str]], last: int
+    db: Database, places: Mapping[int, tuple[int, str]], which: Mapping[str, object]
 ) -> Mapping[PastCell, tuple[PastOutcome | None, ...]]:
     """Read the outcomes of each cell; `places` are the place of each run, and its site."""
     identities = {
@@ -103,15 +112,15 @@ def _cells(
         for row in db.rows("SELECT id, matrix, scenario, axes FROM identity ORDER BY id")
     }
     settings = {
-        row["id"]: ({**json.loads(row["facts"]), **_named(row)}, json.loads(row["nodes"]))
-        for row in db.rows(f"SELECT * FROM setting WHERE id IN {_USED}", last=last)  # noqa: S608 - text of ours
+        row["id"]: (_facts(json.loads(row["facts"]), row["stack"], row["tool"]), json.loads(row["nodes"]))
+        for row in db.rows(f"SELECT * FROM setting WHERE id IN {_USED}", **which)  # noqa: S608 - text of ours
     }
     # Nearly all outcomes of a cell are equal to the one before.
     known: dict[tuple[object, ...], PastOutcome] = {}
     found: dict[PastCell, list[PastOutcome | None]] = {}
     cells: dict[tuple[str, int], list[PastOutcome | None]] = {}
     query = f"SELECT run, identity, setting, kind, verdict, signature FROM outcome WHERE run IN {_NEWEST} ORDER BY id"  # noqa: S608
-    for run, identity, setting, kind, verdict, signature in db.tuples(query, last=last):
+    for run, identity, setting, kind, verdict, signature in db.tuples(query, **which):
         place, site = places[run]
         outcomes = cells.get((site, identity))
         if outcomes is None:
@@ -124,6 +133,19 @@ def _cells(
     return {cell: tuple(outcomes) for cell, outcomes in found.items()}
 
 
-def _named(row: Row) -> dict[str, str]:
-    """Return the MPI that ranks loaded and the benchmark program, if known."""
-    return {name: row[name] for name in ("stack", "tool") if row[name]}
+def _facts(facts: Mapping[str, str], stack: str, tool: str) -> dict[str, str]:
+    """Return the facts of a cell with the MPI that its ranks loaded and its benchmark program, if known."""
+    return {**facts, **{name: text for name, text in (("stack", stack), ("tool", tool)) if text}}
+
+
+def as_past(run: RunSummary) -> PastRuns:
+    """Return one run in the form in which a history is read."""
+    matrices = {f"matrix {one.name}": one.sha256[:_DIGEST] for one in run.matrices}
+    row = {"id": run.id, "started": run.started, "machine": run.machine, "package": run.package, "folder": run.folder}
+    cells = {
+        PastCell(run.site, cell.matrix, cell.scenario, cell.axes): (
+            PastOutcome(cell.kind, cell.verdict, cell.signature, _facts(cell.facts, cell.stack, cell.tool), cell.nodes),
+        )
+        for cell in run.cells
+    }
+    return PastRuns((_past_run({**row, "basis": json.dumps(dict(run.basis))}, matrices),), cells)

@@ -85,12 +85,10 @@ def summarise(record: RunRecord, folder: Path) -> RunSummary:
     folder = folder.resolve()
     sessions = record.sessions
     nodes = {one.name: _node_facts(one) for one in read_all(folder)}
-    # The first session is the earliest, even if the clock was set back later.
-    begun = [session.started for session in sessions[:1]] or [cell.started for cell in record.cells if cell.started]
     return RunSummary(
-        id=one_line(next((session.id for session in sessions if session.id), folder.name), _LONGEST_NAME),
+        id=run_id(record, folder),
         folder=str(folder),
-        started=min(filter(math.isfinite, begun), default=0.0),
+        started=run_start(record),
         machine=one_line(sessions[-1].host, _LONGEST_NAME) if sessions else "",
         package=one_line(sessions[-1].package, _LONGEST_NAME) if sessions else "",
         matrices=tuple({matrix.name: matrix for session in sessions for matrix in session.matrices}.values()),
@@ -99,6 +97,19 @@ def summarise(record: RunRecord, folder: Path) -> RunSummary:
             name: one_line(value, _LONGEST_NAME) for name, value in (sessions[-1].basis if sessions else {}).items()
         },
     )
+
+
+def run_id(record: RunRecord, folder: Path) -> str:
+    """Return the name that the folder of a run had when it was created; `folder` is its present place."""
+    named = (session.id for session in record.sessions if session.id)
+    return one_line(next(named, folder.resolve().name), _LONGEST_NAME)
+
+
+def run_start(record: RunRecord) -> float:
+    """Return the start of a run in seconds since 1970, 0 if it is unknown."""
+    # The first session is the earliest, even if the clock was set back later.
+    begun = [session.started for session in record.sessions[:1]] or [one.started for one in record.cells if one.started]
+    return min(filter(math.isfinite, begun), default=0.0)
 
 
 def _placement(cell: CellRecord) -> str:

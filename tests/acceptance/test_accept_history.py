@@ -7,7 +7,9 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import closing
+from datetime import datetime, timezone
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -118,7 +120,7 @@ def test_a_newer_history_is_left_alone_and_the_run_is_not_lost(
     data = file.read_bytes()
     done = run_pytest("--hetgpu-matrix", "demo.yaml", "--hetgpu-history", "h.sqlite", *mode)
     assert done.ret == 0
-    told = "*/h.sqlite was written by a newer version (schema 7, known: 2); it is left alone"
+    told = "*/h.sqlite was written by a newer version (schema 7, known: 3); it is left alone"
     later = "hetgpu report */reports/* --history FILE puts it in later"
     done.stdout.fnmatch_lines([f"history: this run is not in it ({told}); {later}"])
     assert file.read_bytes() == data
@@ -160,3 +162,32 @@ def test_a_run_is_put_in_again_when_it_is_judged_again(
     (pytester.path / "folder").mkdir()
     assert main(["report", str(latest()), "--history", str(pytester.path / "folder")]) == 4
     assert capsys.readouterr().err == f"ERROR: {pytester.path / 'folder'} is not a file\n"
+
+
+def test_a_run_names_since_when_a_cell_fails(
+    run_pytest: Run, matrix: Write, latest: Latest, mode: tuple[str, ...], pytester: pytest.Pytester
+) -> None:
+    path = matrix(["good", "crash"])
+    assert run_pytest("--hetgpu-matrix", "demo.yaml", *mode).ret == 1
+    assert not (latest() / "past.json").exists(), "nothing was before the first run"
+    run_pytest("--hetgpu-matrix", "demo.yaml", *mode)
+    first = history.list_runs(pytester.path / "reports" / "history.sqlite")[1]
+    path.write_text(path.read_text().replace("BEHAVE: good", "BEHAVE: crash"))
+    assert run_pytest("--hetgpu-matrix", "demo.yaml", *mode).ret == 1
+    for place in ("as the session left it", "as built again without the history"):
+        summary = (latest() / "summary.md").read_text()
+        assert "- since this run, was ok for 2 runs; matrix demo " in summary, place
+        assert "- the same in all 3 runs" in summary, place
+        values = {
+            case.attrib["name"].rpartition("-")[2]: {
+                one.attrib["name"]: one.attrib["value"] for one in case.iter("property")
+            }
+            for case in ElementTree.parse(latest() / "junit.xml").iter("testcase")
+        }
+        began = datetime.fromtimestamp(first.started, timezone.utc)
+        assert values["crash"]["since"] == f"{began:%Y-%m-%dT%H:%M:%SZ}", place
+        assert values["good"]["since"] > values["crash"]["since"], place
+        assert "since this run, was ok for 2 runs" in (latest() / "index.html").read_text(), place
+        (pytester.path / "reports" / "history.sqlite").unlink(missing_ok=True)
+        command = (sys.executable, "-m", "pytest_hetgpu.cli", "report", str(latest()))
+        subprocess.run(command, check=True, capture_output=True)

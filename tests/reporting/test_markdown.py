@@ -11,6 +11,7 @@ import pytest
 from pytest_hetgpu.model.failure import KnownFailure
 from pytest_hetgpu.model.outcome import Outcome
 from pytest_hetgpu.reporting import markdown
+from pytest_hetgpu.reporting.markdown import CellTexts
 from pytest_hetgpu.store.cells import CellRecord, RunRecord
 from pytest_hetgpu.store.events import MatrixFile, SessionStarted
 from tests.reporting.report_samples import (
@@ -33,7 +34,7 @@ HOSTILE = "**bold** _it_ [x](javascript:1) <script>alert(1)</script> `tick` | pi
 
 def render(*cells: CellRecord, **changes: Any) -> str:
     record = replace(RunRecord(cells, (SESSION,)), **changes)
-    return markdown.render(record, lambda label: f"scenarios/{label}/output.log", RERUN)
+    return markdown.render(record, CellTexts(lambda label: f"scenarios/{label}/output.log", RERUN))
 
 
 def section(text: str, title: str) -> str:
@@ -125,7 +126,7 @@ def test_a_good_run_has_nothing_to_act_on() -> None:
 
 
 def test_a_run_without_anything_is_said() -> None:
-    text = markdown.render(RunRecord(()), lambda label: label, RERUN)
+    text = markdown.render(RunRecord(()), CellTexts(lambda label: label, RERUN))
     assert "No cell was recorded" in text
     assert "no rank reported which MPI it loaded" in text
 
@@ -153,12 +154,14 @@ def test_lines_that_could_not_be_read_are_confessed() -> None:
 
 
 def test_no_log_no_link() -> None:
-    text = markdown.render(RunRecord((cell("a-b-c", CRASHED),)), lambda _: None, RERUN)
+    text = markdown.render(RunRecord((cell("a-b-c", CRASHED),)), CellTexts(lambda _: None, RERUN))
     assert "output.log" not in text
 
 
 def test_the_command_can_be_asked_for() -> None:
-    text = markdown.render(RunRecord((cell("a-b-c", CRASHED),)), lambda _: None, lambda m, c: f"again {m}:{c}")
+    text = markdown.render(
+        RunRecord((cell("a-b-c", CRASHED),)), CellTexts(lambda _: None, lambda m, c: f"again {m}:{c}")
+    )
     assert "`again aws:a-b-c`" in text
 
 

@@ -53,7 +53,7 @@ function drawCell(place, id) {
     h("p", { style: "float:right" }, h("a", { href: address({ cell: "" }), class: "close" }, "close (Esc)")),
     h("h2", {}, cell.id, " ", h("span", { class: "badge" }, cell.flaky ? `${meaning}, flaky` : meaning)), h("p", {}, cell.headline),
     h("dl", {}, entry("signature", cell.key ? h("a", { href: address({ cell: "", signature: cell.key }) }, h("code", {}, cell.key)) : ""),
-      entry("why", cell.why), entry("expected", cell.expected), entry("issue", cell.issue ? link(cell.issue) : ""),
+      entry("since", (FACTS.since || {})[cell.id]), entry("why", cell.why), entry("expected", cell.expected), entry("issue", cell.issue ? link(cell.issue) : ""),
       entry("for upstream", issueOf(cell)), (cell.attempts || []).map((line, place) => entry(`attempt ${place + 1}`, line)), entry("debug rerun", cell.debug), entry("took", duration(cell.seconds), cell.started ? `, from ${cell.started}` : ""),
       entry("tests", cell.tests), entry("MPI", cell.stack), entry("data went by", cell.carried || (cell.transports || []).join(", ")),
       entry("wire", cell.wire ? `${cell.wire.gbs ? `${cell.wire.gbs.toPrecision(3)} GB/s, ` : ""}${cell.wire.told}` : ""), (cell.notes || []).map((note) => entry("note", note)),
