@@ -3,7 +3,7 @@
     python benchmarks/nights.py [--cells 1000] [--nights 365]
 
 Each cell has the shape of one of `matrices/containers.yaml`: three metrics at three sizes, five samples each. One cell
-in ten fails always, one in fifty breaks or is mended in some night. The table has the median of three runs; `rows of
+in ten fails always. One in fifty breaks in some night, and one in fifty becomes slower by 3 x the noise. The table has the median of three runs; `rows of
 SQLite` is the time in which SQLite itself inserts, or reads, rows of the same contents.
 """
 
@@ -20,9 +20,11 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from pytest_hetgpu.cli.history import HistoryOptions
 from pytest_hetgpu.cli.history import run as print_history
 from pytest_hetgpu.model.records import Measurement, MessagePoint
 from pytest_hetgpu.model.verdict import Kind, Verdict
@@ -72,22 +74,50 @@ def measured(random_: random.Random, factor: float = 1.0) -> tuple[Measurement, 
     return tuple(found)
 
 
+class Planted(NamedTuple):
+    """A change that was made: the place of its cell, its night, and the factor on its times; 0 is a failure."""
+
+    place: int
+    night: int
+    factor: float
+
+    @property
+    def kernel(self) -> str:
+        """Return the kernel of the cell's nodes from that night on."""
+        return f"6.1.0-{100 + self.place}-amd64"
+
+
+def planted(number: int, count: int, seed: int = 1) -> tuple[Planted, ...]:
+    """Return one failure and one slowdown of 3 x the noise for each 50 cells."""
+    random_ = random.Random(seed)
+    found = []
+    for first in range(0, number, 50):
+        for place, factor in ((first, 0.0), (first + 7, 1 + 3 * NOISE)):
+            if place < number:
+                found.append(Planted(place, random_.randrange(count // 3, count - 10), factor))
+    return tuple(found)
+
+
 def nights(number: int, count: int, seed: int = 1) -> Iterator[RunSummary]:
     """Yield the runs of `count` nights over `number` cells."""
     random_ = random.Random(seed)
     base = tuple(cells(number))
-    turns = {place: random_.randrange(count) for place in range(0, number, 50)}
+    turns = {one.place: one for one in planted(number, count, seed)}
     for night in range(count):
-        ucx = "1.20.1" if night < count // 2 else "1.21.0"
         made = []
+        wires = {placement: random_.choice((2.8, 2.9)) for placement in range(number // 25 + 1)}
         for place, cell in enumerate(base):
-            one = replace(cell, facts={**cell.facts, "ucx": ucx, "wire": f"{random_.choice((2.8, 2.9))} GB/s (pump)"})
-            if place % 10 == 1 or (place in turns and night >= turns[place]):
+            turn = turns.get(place)
+            after = turn is not None and night >= turn.night
+            one = replace(cell, facts={**cell.facts, "wire": f"{wires[place // 25]} GB/s (pump)"})
+            if turn and after:
+                one = replace(one, nodes={**one.nodes, "kernel": turn.kernel})
+            if place % 10 == 1 or (turn and after and not turn.factor):
                 verdict = Verdict.KNOWN if place % 10 == 1 else Verdict.NEW
                 why = "rank 1 was killed by SIGSEGV in uct_cuda_copy_ep_get_short (line 212)"
                 one = replace(one, kind=Kind.CRASH, verdict=verdict, signature=f"SIGSEGV@libuct_{place}.so", why=why)
             else:
-                one = replace(one, measurements=measured(random_))
+                one = replace(one, measurements=measured(random_, turn.factor if turn and after else 1.0))
             made.append(one)
         started = FIRST + NIGHT * night
         name = time.strftime("%Y%m%d-%H%M%S-0000", time.gmtime(started))
@@ -142,7 +172,7 @@ def main() -> None:
             ("size of the file, MB", file.stat().st_size / 1e6, None),
             ("insert of a night, s", statistics.median(times), inserted),
             ("the slowest insert, s", max(times), inserted),
-            ("hetgpu history, s", taken(lambda: print_history(file, 60, lines.append)), read),
+            ("hetgpu history, s", taken(lambda: print_history(file, HistoryOptions(60), lines.append)), read),
         ]
     print(f"{options.cells:,} cells, {options.nights} nights | measured | rows of SQLite\n---|---|---")
     for name, value, plain in rows:

@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import enum
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_hetgpu.store.past_runs import PastOutcome, PastRun
 
 CHANCE = 0.01
 """A change is one if a flaky cell would show as much with less than this probability."""
+WIRE = "wire"
+"""The fact of the measured bandwidth between the nodes of a cell."""
+WIRE_NOISE = 0.2
+"""Two measurements of an unchanged link may differ by so much."""
 
 
 class HistoryState(str, enum.Enum):
@@ -78,7 +82,7 @@ def cell_history(runs: Sequence[PastRun], outcomes: Sequence[PastOutcome | None]
         len(several[-2]),
         failed,
         len(seen),
-        tuple(_changes(runs[before_place], before, runs[place], first)),
+        tuple(changes_between(runs[before_place], before, runs[place], first)),
         (present[0], present[1].name) if present[0] > place else None,
     )
 
@@ -102,13 +106,32 @@ def _state(turns: Sequence[_Seen]) -> HistoryState:
     return changed if rate ** len(turns[-1]) <= CHANCE else HistoryState.FLAKY
 
 
-def _changes(was: PastRun, before: PastOutcome, now: PastRun, present: PastOutcome) -> Iterator[str]:
+def changes_between(was: PastRun, before: PastOutcome, now: PastRun, present: PastOutcome) -> Iterator[str]:
     """Yield what differs between two outcomes of a cell: its own facts, those of its nodes, then those of the runs."""
-    pairs = [(before.facts, present.facts), (was.shared, now.shared)]
-    # Runs of earlier versions have stored no such facts, which is no change.
-    pairs[1:1] = [(before.nodes, present.nodes)] if before.nodes and present.nodes else []
-    pairs += [(was.basis, now.basis)] if was.basis and now.basis else []
-    for old, new in pairs:
-        for name in dict.fromkeys((*old, *new)):
-            if old.get(name) != new.get(name):
-                yield f"{name} {old.get(name, 'none')} became {new.get(name, 'none')}"
+    yield from _differences(before.facts, present.facts)
+    # Runs of earlier versions have stored no facts of nodes, which is no change.
+    if before.nodes and present.nodes:
+        yield from _differences(before.nodes, present.nodes)
+    yield from changes_of_runs(was, now)
+
+
+def changes_of_runs(was: PastRun, now: PastRun) -> Iterator[str]:
+    """Yield what differs between two runs in all of their cells."""
+    yield from _differences(was.shared, now.shared)
+    if was.basis and now.basis:
+        yield from _differences(was.basis, now.basis)
+
+
+def _differences(old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[str]:
+    for name in dict.fromkeys((*old, *new)):
+        if old.get(name) != new.get(name) and not (name == WIRE and _near(old.get(name, ""), new.get(name, ""))):
+            yield f"{name} {old.get(name, 'none')} became {new.get(name, 'none')}"
+
+
+def _near(was: str, now: str) -> bool:
+    """Return whether two measured bandwidths (`2.9 GB/s (...)`) differ by no more than measurements do."""
+    try:
+        low, high = sorted(float(text.partition(" ")[0]) for text in (was, now))
+    except ValueError:
+        return False
+    return high <= low * (1 + WIRE_NOISE)

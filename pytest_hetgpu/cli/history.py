@@ -1,24 +1,74 @@
-"""`hetgpu history`: prints since when cells fail, over the newest runs of a history."""
+"""`hetgpu history`: prints since when cells fail, over the newest runs of a history, or writes a page of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.reporting.history_lines import history_lines
-from pytest_hetgpu.store.past_runs import past_runs
+from pytest_hetgpu.store.past_runs import PastRuns, past_runs
+
+if TYPE_CHECKING:
+    from pytest_hetgpu.analysis.nights.speeds import SpeedHistory
 
 MOST_RUNS = 10_000
 
 
-def run(path: Path, last: int, print_line: Callable[[str], object]) -> int:
-    """Print the cells that were not always the same in the newest `last` runs; return 0.
+@dataclass(frozen=True, slots=True)
+class HistoryOptions:
+    """The options of the command: how many runs, and the file of the page, if one is wanted."""
 
-    Raises UsageError for a number of runs below 1, and HistoryError for a history that cannot be read.
+    last: int = 60
+    html: Path | None = None
+
+
+def run(path: Path, options: HistoryOptions, print_line: Callable[[str], object]) -> int:
+    """Print the cells that were not always the same, and those whose speed changed, or write the page; return 0.
+
+    Raises UsageError for a number of runs below 1 and for a page that cannot be written, and HistoryError for a history
+    that cannot be read.
     """
-    if not 1 <= last <= MOST_RUNS:
-        raise UsageError(f"--last: {last} is not a number of runs from 1 to {MOST_RUNS:,}")
-    for line in history_lines(past_runs(path, last)):
+    if not 1 <= options.last <= MOST_RUNS:
+        raise UsageError(f"--last: {options.last} is not a number of runs from 1 to {MOST_RUNS:,}")
+    past = past_runs(path, options.last)
+    speeds, lacks = _speeds(path, options.last, past)
+    if options.html:
+        _write_page(options.html, past, speeds, lacks)
+        print_line(f"{options.html}: {len(past.cells)} cells in {len(past.runs)} runs")
+        return 0
+    for line in history_lines(past, speeds):
         print_line(line)
+    if lacks:
+        print_line("")
+        print_line(lacks)
     return 0
+
+
+def _speeds(path: Path, last: int, past: PastRuns) -> tuple[Sequence[SpeedHistory], str]:
+    """Return the courses of speeds, and why they are missing if they are."""
+    from pytest_hetgpu.analysis.nights.change_points import MissingExtra
+    from pytest_hetgpu.analysis.nights.prefilter import LEAST
+    from pytest_hetgpu.analysis.nights.speeds import speed_histories
+    from pytest_hetgpu.store.past_speeds import past_speeds
+
+    if len(past.runs) < LEAST:
+        return (), ""
+    try:
+        return speed_histories(past, past_speeds(path, last)), ""
+    except MissingExtra as error:
+        return (), str(error)
+
+
+def _write_page(path: Path, past: PastRuns, speeds: Sequence[SpeedHistory], lacks: str) -> None:
+    from pytest_hetgpu.reporting.html.nights_data import nights_data
+    from pytest_hetgpu.reporting.html.page import render_nights
+    from pytest_hetgpu.store.files import write_atomically
+
+    page = render_nights(nights_data(past, speeds, lacks, path.parent)).encode("utf-8")
+    try:
+        write_atomically(path, page)
+    except OSError as error:
+        raise UsageError(f"--html {path}: {error.strerror or error}") from None

@@ -81,6 +81,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_compare(commands.add_parser("compare", help="print what got worse or better between two runs; exits by it"))
     history = commands.add_parser("history", help="print since when cells fail, over the newest runs of a history")
     history.add_argument("--last", type=int, default=60, metavar="N", help="how many runs (60)")
+    history.add_argument("--html", type=Path, metavar="FILE", help="write a page of these runs instead")
     history.add_argument("--history", type=Path, metavar="FILE", help="the history (REPORTS/history.sqlite)")
     history.add_argument("--reports", type=Path, metavar="DIR", help="where runs land (reports)")
     history.set_defaults(run=_history)
@@ -227,9 +228,10 @@ def _compare(parsed: argparse.Namespace) -> int:
 
 def _history(parsed: argparse.Namespace) -> int:
     from pytest_hetgpu.cli.compare import run_places
-    from pytest_hetgpu.cli.history import run
+    from pytest_hetgpu.cli.history import HistoryOptions, run
 
-    return run(run_places(parsed.reports, parsed.history, os.environ).history, parsed.last, print)
+    where = run_places(parsed.reports, parsed.history, os.environ)
+    return run(where.history, HistoryOptions(parsed.last, parsed.html), print)
 
 
 def _init(parsed: argparse.Namespace) -> int:

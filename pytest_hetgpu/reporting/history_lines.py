@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timezone
+from typing import TYPE_CHECKING
 
 from pytest_hetgpu.analysis.cell_history import CellHistory, HistoryState, cell_history
 from pytest_hetgpu.analysis.significance import rate_interval
@@ -12,13 +13,19 @@ from pytest_hetgpu.reporting.table import LETTERS
 from pytest_hetgpu.store.past_runs import PastCell, PastOutcome, PastRun, PastRuns
 from pytest_hetgpu.store.text import one_line
 
+if TYPE_CHECKING:
+    from pytest_hetgpu.analysis.nights.speeds import SpeedHistory
+
 _ORDER = (HistoryState.BROKEN, HistoryState.FLAKY, HistoryState.MENDED)
 _MOST_CHANGES = 8
 _LONGEST = 120
 
 
-def history_lines(past: PastRuns) -> Iterator[str]:
-    """Yield the cells that were not always the same, the broken ones first; the newest run is right."""
+def history_lines(past: PastRuns, speeds: Sequence[SpeedHistory] = ()) -> Iterator[str]:
+    """Yield the cells that were not always the same, the broken ones first; the newest run is right.
+
+    Then yield the cells whose speed was not, by `speeds`.
+    """
     runs = past.runs
     if not runs:
         yield "no run is in the history"
@@ -33,7 +40,25 @@ def history_lines(past: PastRuns) -> Iterator[str]:
                 yield ""
                 yield f"{letters(past.cells[cell])}  {one_line(name(cell), _LONGEST)}"
                 yield from (f"  {line}" for line in cell_lines(one, runs))
+    yield from _speed_changes(past, speeds, name)
     yield from _steady(found.values())
+
+
+def _speed_changes(past: PastRuns, speeds: Sequence[SpeedHistory], name: Callable[[PastCell], str]) -> Iterator[str]:
+    """Yield the cells whose speed has a step, a drift or two levels, the latest steps first."""
+    if not speeds:
+        return
+    from pytest_hetgpu.analysis.nights.speeds import moved
+    from pytest_hetgpu.reporting.speed_lines import speed_lines
+
+    def latest(cell: PastCell) -> int:
+        return max((step.night for one in found[cell] for step in one.change.steps), default=-1)
+
+    found = moved(speeds)
+    for cell in sorted(found, key=latest, reverse=True):
+        yield ""
+        yield f"{letters(past.cells[cell])}  {one_line(name(cell), _LONGEST)}"
+        yield from (f"  {line}" for one in found[cell] for line in speed_lines(one, past.runs))
 
 
 def cell_names(past: PastRuns) -> Callable[[PastCell], str]:

@@ -50,6 +50,7 @@ def insert(db: Database, run: RunSummary) -> None:
             "verdict": cell.verdict.value,
             "signature": cell.signature,
             "why": cell.why,
+            "issue": cell.issue,
             "seconds": _nan_to_null(cell.seconds),
         }
         for place, (cell, identity, setting) in enumerate(zip(cells, identities, settings, strict=True))
@@ -142,8 +143,8 @@ def load(db: Database, run: Mapping[str, object], *, measured: bool) -> RunSumma
 def _load_cells(db: Database, number: object, *, measured: bool) -> Iterator[CellSummary]:
     numbers = _load_measurements(db, number) if measured else {}
     query = (
-        "SELECT outcome.id AS id, matrix, scenario, kind, verdict, axes, signature, why, seconds, stack, transports,"
-        " facts, tool, nodes FROM outcome JOIN identity ON identity.id = outcome.identity"
+        "SELECT outcome.id AS id, matrix, scenario, kind, verdict, axes, signature, why, issue, seconds, stack,"
+        " transports, facts, tool, nodes FROM outcome JOIN identity ON identity.id = outcome.identity"
         " JOIN setting ON setting.id = outcome.setting WHERE outcome.run = :run ORDER BY outcome.id"
     )
     for row in db.rows(query, run=number):
@@ -155,6 +156,7 @@ def _load_cells(db: Database, number: object, *, measured: bool) -> Iterator[Cel
             axes=json.loads(row["axes"]),
             signature=row["signature"],
             why=row["why"],
+            issue=row["issue"],
             seconds=_null_to_nan(row["seconds"]),
             stack=row["stack"],
             transports=tuple(json.loads(row["transports"])),

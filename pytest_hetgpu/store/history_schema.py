@@ -28,7 +28,8 @@ _TABLES = """
         run INTEGER NOT NULL REFERENCES run (number) ON DELETE CASCADE,
         identity INTEGER NOT NULL REFERENCES identity (id),
         setting INTEGER NOT NULL REFERENCES setting (id),
-        kind TEXT NOT NULL, verdict TEXT NOT NULL, signature TEXT NOT NULL, why TEXT NOT NULL, seconds DOUBLE PRECISION
+        kind TEXT NOT NULL, verdict TEXT NOT NULL, signature TEXT NOT NULL, why TEXT NOT NULL, issue TEXT NOT NULL,
+        seconds DOUBLE PRECISION
     );
     CREATE INDEX outcome_of_run ON outcome (run);
     CREATE TABLE number (
@@ -40,8 +41,8 @@ _TABLES = """
 _VIEWS = """
     CREATE VIEW cell AS
         SELECT outcome.id AS id, run.id AS run, identity.matrix AS matrix, identity.scenario AS scenario, kind, verdict,
-            identity.axes AS axes, signature, why, seconds, setting.stack AS stack, setting.transports AS transports,
-            setting.facts AS facts, setting.tool AS tool, setting.nodes AS nodes
+            identity.axes AS axes, signature, why, issue, seconds, setting.stack AS stack,
+            setting.transports AS transports, setting.facts AS facts, setting.tool AS tool, setting.nodes AS nodes
         FROM outcome JOIN run ON run.number = outcome.run JOIN identity ON identity.id = outcome.identity
             JOIN setting ON setting.id = outcome.setting;
     CREATE VIEW measurement AS
@@ -75,7 +76,7 @@ _TO_THREE = f"""
         SELECT NULL, metric, size, dtype, place, ranks, unit, digest(metric, size, dtype, place, ranks, unit)
         FROM measurement_2;
     INSERT INTO outcome
-        SELECT cell_2.id, run.number, identity.id, setting.id, kind, verdict, signature, why, seconds
+        SELECT cell_2.id, run.number, identity.id, setting.id, kind, verdict, signature, why, '', seconds
         FROM cell_2 JOIN run ON run.id = cell_2.run
             JOIN identity ON identity.digest = digest(cell_2.matrix, cell_2.scenario, cell_2.axes)
             JOIN setting ON setting.digest =

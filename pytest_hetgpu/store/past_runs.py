@@ -17,10 +17,10 @@ LATEST = 1e12
 """Seconds since 1970 that no run reaches."""
 _DIGEST = 12
 _DIGESTS = re.compile(rf"\b([0-9a-f]{{{_DIGEST}}})[0-9a-f]{{{64 - _DIGEST}}}\b")
-_NEWEST = (
+NEWEST = (
     "(SELECT number FROM run WHERE started <= :until AND id <> :without ORDER BY started DESC, id DESC LIMIT :last)"
 )
-_USED = f"(SELECT setting FROM outcome WHERE run IN {_NEWEST})"  # noqa: S608 - text of ours
+_USED = f"(SELECT setting FROM outcome WHERE run IN {NEWEST})"  # noqa: S608 - text of ours
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,7 @@ class PastOutcome:
     signature: str = ""
     facts: Mapping[str, str] = field(default_factory=dict)
     nodes: Mapping[str, str] = field(default_factory=dict)
+    issue: str = ""
 
     @property
     def ran(self) -> bool:
@@ -88,7 +89,7 @@ def past_runs(path: Path, last: int, until: float = LATEST, without: str = "") -
     """
     which: dict[str, object] = {"last": last, "until": until, "without": without}
     with database.connect(path) as db:
-        rows = list(db.rows(f"SELECT * FROM run WHERE number IN {_NEWEST} ORDER BY started, id", **which))  # noqa: S608
+        rows = list(db.rows(f"SELECT * FROM run WHERE number IN {NEWEST} ORDER BY started, id", **which))  # noqa: S608
         files: dict[int, dict[str, str]] = {}
         for row in db.rows("SELECT run, name, sha256 FROM matrix"):
             files.setdefault(row["run"], {})[f"matrix {row['name']}"] = row["sha256"][:_DIGEST]
@@ -119,16 +120,18 @@ def _cells(
     known: dict[tuple[object, ...], PastOutcome] = {}
     found: dict[PastCell, list[PastOutcome | None]] = {}
     cells: dict[tuple[str, int], list[PastOutcome | None]] = {}
-    query = f"SELECT run, identity, setting, kind, verdict, signature FROM outcome WHERE run IN {_NEWEST} ORDER BY id"  # noqa: S608
-    for run, identity, setting, kind, verdict, signature in db.tuples(query, **which):
+    query = (
+        f"SELECT run, identity, setting, kind, verdict, signature, issue FROM outcome WHERE run IN {NEWEST} ORDER BY id"  # noqa: S608
+    )
+    for run, identity, setting, kind, verdict, signature, issue in db.tuples(query, **which):
         place, site = places[run]
         outcomes = cells.get((site, identity))
         if outcomes is None:
             one = PastCell(site, *identities[identity])
             outcomes = cells[site, identity] = found.setdefault(one, [None] * len(places))
-        key = (setting, kind, verdict, signature)
+        key = (setting, kind, verdict, signature, issue)
         if key not in known:
-            known[key] = PastOutcome(Kind(kind), Verdict(verdict), signature, *settings[setting])
+            known[key] = PastOutcome(Kind(kind), Verdict(verdict), signature, *settings[setting], issue)
         outcomes[place] = known[key]
     return {cell: tuple(outcomes) for cell, outcomes in found.items()}
 
@@ -144,7 +147,14 @@ def as_past(run: RunSummary) -> PastRuns:
     row = {"id": run.id, "started": run.started, "machine": run.machine, "package": run.package, "folder": run.folder}
     cells = {
         PastCell(run.site, cell.matrix, cell.scenario, cell.axes): (
-            PastOutcome(cell.kind, cell.verdict, cell.signature, _facts(cell.facts, cell.stack, cell.tool), cell.nodes),
+            PastOutcome(
+                cell.kind,
+                cell.verdict,
+                cell.signature,
+                _facts(cell.facts, cell.stack, cell.tool),
+                cell.nodes,
+                cell.issue,
+            ),
         )
         for cell in run.cells
     }

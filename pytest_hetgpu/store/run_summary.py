@@ -37,6 +37,8 @@ class CellSummary:
     axes: Mapping[str, str] = field(default_factory=dict)
     signature: str = ""
     why: str = ""
+    #: the link given for the failure, or for the absence of the cell
+    issue: str = ""
     seconds: float = 0.0
     stack: str = ""
     transports: tuple[str, ...] = ()
@@ -137,6 +139,7 @@ def _summarise_cell(record: CellRecord, nodes: Mapping[str, str]) -> CellSummary
         axes=record.axes,
         signature=one_line(outcome.signature.key, _LONGEST_NAME) if outcome.signature else "",
         why=one_line(describe_flaky(outcome) or outcome.why, _LONGEST_NAME),
+        issue=one_line(record.issue or "", _LONGEST_NAME),
         seconds=outcome.seconds,
         stack=one_line(outcome.stack, _LONGEST_NAME),
         transports=outcome.transports,

@@ -1,4 +1,4 @@
-"""The page: one template, with its style, its scripts and the data of a run.
+"""The pages of a run and of many nights: a template for each, with its style, its scripts and its data.
 
 Charts are drawn by plotly. Its script is compressed in the page, and the browser unpacks it for the first visible
 chart. So a page of thousands of cells opens at once.
@@ -27,8 +27,11 @@ SCRIPTS = (
     "cell.js",
     "sections.js",
     "scaling.js",
+    "filters.js",
     "main.js",
 )
+NIGHT_SCRIPTS = ("dom.js", "store.js", "charts.js", "filters.js", "night_grid.js", "night_cell.js", "nights.js")
+"""The scripts of the page of nights."""
 
 
 def render(facts: Mapping[str, Any]) -> str:
@@ -42,12 +45,22 @@ def render(facts: Mapping[str, Any]) -> str:
     )
 
 
+def render_nights(facts: Mapping[str, Any]) -> str:
+    """Render the page of nights from the result of `nights_data`."""
+    return template("nights.html.j2").render(
+        facts=facts,
+        style=_read_asset("style.css"),
+        script=Markup("\n").join(_read_asset(name) for name in NIGHT_SCRIPTS),
+        charts=packed_charts() if any("speeds" in cell for cell in facts["cells"]) else "",
+    )
+
+
 @cache
-def template() -> Template:
-    """Return the template of the page, compiled once."""
+def template(name: str = "index.html.j2") -> Template:
+    """Return the template of a page, compiled once."""
     loader = PackageLoader("pytest_hetgpu.reporting.html", "assets")
     made = Environment(loader=loader, autoescape=select_autoescape(), undefined=StrictUndefined)
-    return made.get_template("index.html.j2")
+    return made.get_template(name)
 
 
 def _read_asset(name: str) -> Markup:

@@ -1,27 +1,10 @@
 // Puts it together, and follows the address.
 const PLACES = Object.fromEntries(["matrix", "cell", "groups", "tests", "conditions", "changes", "bandwidth", "scaling", "nodes", "filters", "totals"].map((id) => [id, document.getElementById(id)]));
-function drawFilters() {
-  const fields = FILTERS.map(([name, of], place) => {
-    const values = [...new Set(CELLS.map(of).filter(Boolean))];
-    if (values.length < 2 && name !== "signature") return null;
-    if (!values.length) return null;
-    const parameter = PARAMETER.get(place);
-    const options = [h("option", { value: "" }, "all"), ...values.map((value) => h("option", { value }, name === "verdict" ? VERDICTS[value][1] : value.replace(/_/g, name === "outcome" ? " " : "_")))];
-    return h("label", {}, name, h("select", { name: parameter, onchange: (event) => ask({ [parameter]: event.target.value }) }, options));
-  });
-  PLACES.filters.append(...fields.filter(Boolean),
-    h("label", {}, "text", h("input", { name: "text", type: "search", placeholder: "cell, reason, signature", oninput: (event) => ask({ text: event.target.value }, true) })),
-    h("button", { type: "button", onclick: () => { location.hash = ""; } }, "all cells"));
-  PLACES.filters.addEventListener("submit", (event) => event.preventDefault());
-}
 let open = null;
 function follow() {
   const now = asked();
   const matches = matcher();
-  for (const field of PLACES.filters.elements) {
-    if (field.name && field !== document.activeElement) field.value = now.get(field.name) || "";
-    else if (field.name && field.value !== (now.get(field.name) || "") && field.tagName === "SELECT") field.value = now.get(field.name) || "";
-  }
+  followFilters(PLACES.filters, now);
   filterMatrix(PLACES.matrix, matches);
   drawTotals(PLACES.totals, matches);
   drawGroups(PLACES.groups, matches);
@@ -30,7 +13,7 @@ function follow() {
   if (id !== open) drawCell(PLACES.cell, id);
   open = id;
 }
-drawFilters();
+drawFilters(PLACES.filters);
 drawMatrix(PLACES.matrix);
 drawTests(PLACES.tests);
 drawChanges(PLACES.changes);

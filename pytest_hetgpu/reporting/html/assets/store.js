@@ -9,11 +9,12 @@ const VERDICTS = {
 const AXES = [...new Set(CELLS.flatMap((cell) => Object.keys(cell.axes || {})))];
 const FILTERS = [
   ...(FACTS.matrices.length > 1 ? [["matrix", (cell) => cell.matrix]] : []),
+  ["site", (cell) => cell.site], ["history", (cell) => cell.state],
   ...AXES.map((axis) => [axis, (cell) => (cell.axes || {})[axis]]),
   ["verdict", (cell) => cell.verdict], ["outcome", (cell) => cell.kind], ["signature", (cell) => cell.key],
 ];
 // An axis of one's own may be called as something else in the address is: then it is told apart.
-const TAKEN = ["matrix", "verdict", "outcome", "signature", "text", "cell", "where"];
+const TAKEN = ["matrix", "verdict", "outcome", "signature", "text", "cell", "where", "site", "history", "run"];
 const PARAMETER = new Map(FILTERS.map(([name], place) => [place, AXES.includes(name) && TAKEN.includes(name) ? `axis.${name}` : name]));
 
 // The cells of a condition are bits: of thousands of cells a list would be long.
