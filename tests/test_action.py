@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +31,10 @@ exec {sys.executable} "$@"
 class RunOfSteps:
     """The steps of the action in a folder of their own, as GitHub runs them."""
 
-    def __init__(self, place: Path, code: int = 0, **inputs: str) -> None:
+    def __init__(self, place: Path, code: int = 0, inputs: Mapping[str, str] | None = None) -> None:
         self.place, self.code = place, code
         given = {name: value.get("default", "") for name, value in ACTION["inputs"].items()}
-        self.inputs = {**given, "matrix": "m.yaml", **inputs}
+        self.inputs = {**given, "matrix": "m.yaml", **(inputs or {})}
         self.outputs: dict[str, str] = {}
         self.failed = ""
         self.ran: list[str] = []
@@ -108,7 +109,8 @@ def test_a_usage_error_has_no_report(tmp_path: Path) -> None:
 
 def test_arguments_are_split_as_in_a_shell_and_not_expanded(tmp_path: Path) -> None:
     run = RunOfSteps(
-        tmp_path, inventory="my hosts.yaml", arguments="-k 'a b' -q $(touch made) `touch made` ; touch made"
+        tmp_path,
+        inputs={"inventory": "my hosts.yaml", "arguments": "-k 'a b' -q $(touch made) `touch made` ; touch made"},
     )
     hosts = ["--hetgpu-inventory", "my hosts.yaml"]
     rest = ["-k", "a b", "-q", "$(touch", "made)", "`touch", "made`", ";", "touch", "made"]
@@ -121,7 +123,7 @@ def test_without_arguments_pytest_gets_none(tmp_path: Path) -> None:
 
 
 def test_a_wrong_argument_fails_before_pytest_starts(tmp_path: Path) -> None:
-    run = RunOfSteps(tmp_path, arguments="'unclosed")
+    run = RunOfSteps(tmp_path, inputs={"arguments": "'unclosed"})
     assert run.failed == "Run the matrix"
     assert not (tmp_path / "told").exists()
 
@@ -129,7 +131,7 @@ def test_a_wrong_argument_fails_before_pytest_starts(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["matrix", "inventory", "version", "extras"])
 def test_a_hostile_input_is_one_word(tmp_path: Path, name: str) -> None:
     hostile = '"; touch made; echo "$(touch made)`touch made`'
-    RunOfSteps(tmp_path, **{name: hostile})
+    RunOfSteps(tmp_path, inputs={name: hostile})
     assert not (tmp_path / "made").exists()
     words = (tmp_path / "installed").read_text().split("|") + (tmp_path / "told").read_text().split("|")
     assert [word for word in words if hostile in word] != []
@@ -144,7 +146,7 @@ def test_a_hostile_input_is_one_word(tmp_path: Path, name: str) -> None:
     ],
 )
 def test_the_version_that_is_asked_for_is_installed(tmp_path: Path, inputs: dict[str, str], installed: str) -> None:
-    RunOfSteps(tmp_path, **inputs)
+    RunOfSteps(tmp_path, inputs=inputs)
     assert (tmp_path / "installed").read_text() == f"-m|pip|install|{installed}|"
 
 

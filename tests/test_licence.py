@@ -38,7 +38,7 @@ def matches(path: str, glob: str) -> bool:
     return bool(re.fullmatch("".join({"**": ".*", "*": "[^/]*"}.get(part, re.escape(part)) for part in parts), path))
 
 
-def annotations(path: str) -> list[dict[str, Any]]:
+def licences_of(path: str) -> list[dict[str, Any]]:
     """Return the annotations of a file; the last one counts."""
     return [one for one in toml("REUSE.toml")["annotations"] if matches(path, one["path"])]
 
@@ -56,7 +56,7 @@ def test_every_tracked_file_has_a_licence() -> None:
     assert toml("REUSE.toml")["version"] == 1
     files = tracked()
     assert len(files) > 1000
-    assert [path for path in files if not annotations(path)] == []
+    assert [path for path in files if not licences_of(path)] == []
 
 
 def test_every_licence_has_its_text() -> None:
