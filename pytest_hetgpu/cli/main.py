@@ -80,6 +80,10 @@ def _parser() -> argparse.ArgumentParser:
     doctor.add_argument("--json", action="store_true", help="print one JSON object")
     doctor.set_defaults(run=_doctor)
     _add_clean(commands.add_parser("clean", help="show what runs that were killed have left, and remove it"))
+    _add_publishing(
+        commands.add_parser("comment", help="comment on a pull request: what is new in a run; only with --send"),
+        commands.add_parser("issues", help="open or update an issue per new signature of a run; only with --send"),
+    )
     completion = commands.add_parser("completion", help="print a script that completes these commands in a shell")
     completion.add_argument("shell", choices=("bash", "zsh", "fish"), help="the shell")
     completion.set_defaults(run=_completion)
@@ -156,6 +160,22 @@ def _add_clean(clean: argparse.ArgumentParser) -> None:
     )
     clean.add_argument("--json", action="store_true", help="print one JSON object")
     clean.set_defaults(run=_clean)
+
+
+def _add_publishing(comment: argparse.ArgumentParser, issues: argparse.ArgumentParser) -> None:
+    for command in (comment, issues):
+        command.add_argument("folder", type=Path, metavar="RUN", help="a run's folder, like reports/latest")
+        command.add_argument("--send", action="store_true", help="send it; else only print what would be sent")
+        command.add_argument("--forge", choices=("github", "gitlab"), default="", help="the server (that of this CI)")
+        command.add_argument("--repository", default="", metavar="R", help="OWNER/NAME (that of this CI job)")
+        command.add_argument("--link", default="", metavar="URL", help="the address of the run in CI (this job)")
+    comment.add_argument(
+        "--pull-request", type=int, default=0, dest="number", metavar="N", help="its number (that of this CI job)"
+    )
+    comment.add_argument("--name", default="", metavar="NAME", help="one comment per NAME, for jobs side by side")
+    comment.set_defaults(run=_comment)
+    issues.add_argument("--most", type=int, default=10, metavar="N", help="open at most so many issues (10)")
+    issues.set_defaults(run=_issues)
 
 
 def _disable_garbage_collection() -> None:
@@ -271,3 +291,25 @@ def _completion(parsed: argparse.Namespace) -> int:
 
     print(completion_script(_parser(), parsed.shell))
     return 0
+
+
+def _comment(parsed: argparse.Namespace) -> int:
+    from pytest_hetgpu.cli.publish.command import PublishOptions, comment
+
+    options = PublishOptions(
+        parsed.forge, parsed.repository, parsed.number, parsed.link, name=parsed.name, send=parsed.send
+    )
+    return comment(parsed.folder, options, os.environ, _print_escaped)
+
+
+def _issues(parsed: argparse.Namespace) -> int:
+    from pytest_hetgpu.cli.publish.command import PublishOptions, issues
+
+    options = PublishOptions(parsed.forge, parsed.repository, link=parsed.link, most=parsed.most, send=parsed.send)
+    return issues(parsed.folder, options, os.environ, _print_escaped)
+
+
+def _print_escaped(text: str) -> None:
+    from pytest_hetgpu.store.text import escape_controls
+
+    print(escape_controls(text))
