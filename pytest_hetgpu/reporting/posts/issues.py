@@ -52,7 +52,8 @@ def issue_texts(run: Path, record: RunRecord, limit: int, link: str = "") -> Ite
     for key, cells in groups(record).items():
         mark, run_mark = marker("signature", key), marker("run", run_id(run, record), key)
         text = neutral(render_issue(record, folder, cells, placements, of_cell(limits, cells[0])))
-        pack = markdown.code(f"hetgpu bundle {shlex.quote(str(run))} {shlex.quote(key)}", 500)
+        # Not the path of the run, which may have the name of a user.
+        pack = markdown.code(f"hetgpu bundle RUN {shlex.quote(key)}", 500)
         head = f"{mark}\n{run_mark}\n{seen} {pack} makes the archive that this text calls attached."
         yield IssueText(
             key,

@@ -114,6 +114,7 @@ def test_an_issue_per_signature_is_opened_once(forge: ForgeServer, run: Path, tm
     first = opened[0]["body"]
     assert first.startswith("<!-- hetgpu signature ")
     assert "Describe the bug" in first
+    assert str(tmp_path) not in first
     assert f"Signature, equal for equal failures: `{KEY}`" in first
     # The same run again changes nothing; another run adds one comment.
     assert [len(forge.comments.get(f"issues/{issue['number']}", [])) for issue in opened] == [0, 0]
