@@ -46,8 +46,9 @@ def wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> zipfile.Zip
 
 
 def test_the_source_has_what_building_testing_and_citing_need(source: Path) -> None:
-    wanted = ("LICENSE", "LICENSES/MIT.txt", "REUSE.toml", "CITATION.cff", "action.yml", "docs/ci/nightly.sh")
-    wanted += ("CHANGELOG.md", "tests/conftest.py", "bootstrap.py", "scenarios", "matrices", "containers")
+    licence = ("LICENSE", "LICENSES/MIT.txt", "REUSE.toml", "CITATION.cff")
+    data = ("scenarios", "matrices", "containers", "action.yml", "docs/ci/nightly.sh")
+    wanted = (*licence, *data, "CHANGELOG.md", "tests/conftest.py", "bootstrap.py")
     assert [name for name in wanted if not (source / name).exists()] == []
     assert not (source / "reports" / "sample").exists()
 
