@@ -10,6 +10,7 @@
     |   +-- LostNode          ... or was ready, and is now out of reach
     +-- LaunchError           the launcher itself could not be started
     +-- RecordError           a stored record cannot be read back (store/encode.py)
+    +-- ForgeError            GitHub or GitLab refused a request or did not answer (cli/publish/rest.py)
     +-- StorageError          the run's folder cannot be written: disk full, taken away, read-only
     |   +-- JournalError      ... its journal (store/journal.py)
 

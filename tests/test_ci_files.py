@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,6 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from pytest_hetgpu.cli.main import main
 from pytest_hetgpu.session.settings import OPTIONS
 
 FOLDER = Path(__file__).parents[1] / "docs" / "ci"
@@ -134,6 +137,56 @@ def test_gitlab_keeps_what_could_not_run_apart() -> None:
 def test_only_options_that_exist_are_named(path: Path) -> None:
     named = set(re.findall(r"--hetgpu-([a-z-]+)", path.read_text()))
     assert named <= {option.name for option in OPTIONS}
+
+
+RECIPES = ("github.yml", "gitlab-ci.yml", "Jenkinsfile")
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_recipe_keeps_the_history_and_sends_what_is_new(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (FOLDER / name).read_text()
+    assert "reports/history.sqlite" in text
+    commands = re.findall(r"hetgpu ((?:comment|issues) [^;\n']+)", text)
+    assert {command.split()[0] for command in commands} == {"comment", "issues"}
+    parsed: list[argparse.Namespace] = []
+    real = argparse.ArgumentParser.parse_args
+
+    def stop(self: argparse.ArgumentParser, given: list[str]) -> None:
+        parsed.append(real(self, given))
+        raise SystemExit(0)
+
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", stop)
+    assert [main(shlex.split(command)) for command in commands] == [0] * len(commands)
+    assert all(one.send and one.folder == Path("report") for one in parsed)
+
+
+def test_what_is_kept_is_restored_and_kept_after_a_red_run() -> None:
+    workflow = yaml.safe_load((FOLDER / "github.yml").read_text())
+    steps = workflow["jobs"]["matrix"]["steps"]
+    kept = {step["uses"].partition("@")[0]: step for step in steps if "actions/cache" in step.get("uses", "")}
+    restore, save = kept["actions/cache/restore"], kept["actions/cache/save"]
+    assert restore["with"]["path"] == save["with"]["path"]
+    assert save["with"]["path"].split() == ["baseline", "reports/history.sqlite"]
+    assert (restore["with"]["key"], save["if"]) == (save["with"]["key"], "always()")
+    cache = yaml.safe_load((FOLDER / "gitlab-ci.yml").read_text())["hetgpu"]["cache"]
+    assert cache["paths"] == ["baseline/", "reports/history.sqlite"]
+    assert cache["when"] == "always"
+
+
+def test_a_recipe_publishes_the_page() -> None:
+    workflow = yaml.safe_load((FOLDER / "github.yml").read_text())
+    assert workflow["jobs"]["page"]["permissions"] == {"pages": "write", "id-token": "write"}
+    assert workflow["jobs"]["page"]["steps"][0]["uses"].startswith("actions/deploy-pages@")
+    pages = yaml.safe_load((FOLDER / "gitlab-ci.yml").read_text())["pages"]
+    assert pages["artifacts"]["paths"] == ["public"]
+    assert "publishHTML" in (FOLDER / "Jenkinsfile").read_text()
+
+
+def test_a_fork_runs_nothing_on_the_machine_of_the_workflow() -> None:
+    workflow = yaml.safe_load((FOLDER / "github.yml").read_text())
+    assert "pull_request.head.repo.full_name == github.repository" in workflow["jobs"]["matrix"]["if"]
+    tokens = [step["env"] for step in workflow["jobs"]["matrix"]["steps"] if "GITHUB_TOKEN" in str(step.get("env"))]
+    assert tokens == [{"GITHUB_TOKEN": "${{ github.token }}"}] * 2
 
 
 def test_no_recipe_publishes_raw_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

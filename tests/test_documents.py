@@ -1,4 +1,4 @@
-"""The YAML that the documents show loads as what it is: a matrix or a part, an inventory, known failures, a reader."""
+"""The YAML in the documents loads as what it is: a matrix or a part, an inventory, known failures, steps of CI."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ EXAMPLES |= {STEPS[0]: "".join(EXAMPLES.pop(place) for place in STEPS)}
 def whole(text: str) -> tuple[str, str]:
     """What kind of file an example is of, and the file: what it shows a part of is written around it."""
     if text.startswith("- ") or "\nrules:\n" in text:
-        return "knowledge" if text.startswith("- ") else "signatures", text
+        entries = "workflow" if text.startswith("- uses: ") else "knowledge"
+        return entries if text.startswith("- ") else "signatures", text
     keys = set(re.findall(r"^([a-z_]+):", text, re.MULTILINE))
     if "axes" in keys:
         return "matrix", text
@@ -69,7 +70,7 @@ def test_every_outcome_of_a_log_is_explained() -> None:
 
 def test_the_documents_have_examples_of_all_kinds() -> None:
     kinds = {whole(text)[0] for text in EXAMPLES.values()}
-    assert kinds == {"matrix", "inventory", "knowledge", "reader", "signatures"}
+    assert kinds == {"matrix", "inventory", "knowledge", "reader", "signatures", "workflow"}
     assert {name.partition(":")[0] for name in EXAMPLES} >= {
         "README.md",
         "docs/how-to/known-failures.md",
@@ -93,6 +94,11 @@ def test_an_example_loads(name: str, tmp_path: Path) -> None:
     elif kind == "inventory":
         found = read_inventory(path)
         assert found.hardware or found.sites
+    elif kind == "workflow":
+        inputs = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))["inputs"]
+        own = [step for step in yaml.safe_load(text) if "pytest-hetgpu@" in step["uses"]]
+        assert own
+        assert [key for step in own for key in step["with"] if key not in inputs] == []
     elif kind == "reader":
         assert CommandSettings.model_validate(yaml.safe_load(text)).patterns
     else:

@@ -1,14 +1,18 @@
 #!/bin/sh
 # One nightly run, for any CI: the matrix against the last green run, the report as a folder, and the exit code as it is.
 #
-#   sh nightly.sh MATRIX [INVENTORY]
+#   sh nightly.sh MATRIX [INVENTORY [ARGUMENT...]]
 #
+# Arguments are passed to pytest; an empty INVENTORY is none.
+# reports/history.sqlite  the history of all runs, kept by the CI between runs
 # baseline/  the last green run, kept by the CI between runs; the first one has none
 # report/    this run, to be kept as an artefact: report/index.html, summary.md, junit.xml, the redacted logs
 # reports/.private/  raw logs in which secrets were found: keep them out of every artefact and cache
 set -u
-matrix=$1
-set -- --hetgpu-matrix "$matrix" --hetgpu-reports reports ${2:+--hetgpu-inventory "$2"}
+matrix=$1 inventory=${2:-}
+shift
+[ "$#" -eq 0 ] || shift
+set -- --hetgpu-matrix "$matrix" --hetgpu-reports reports ${inventory:+--hetgpu-inventory "$inventory"} "$@"
 [ ! -d baseline/journal ] || set -- "$@" --hetgpu-baseline baseline
 
 newest() { readlink reports/latest || cat reports/latest.txt; } 2>/dev/null

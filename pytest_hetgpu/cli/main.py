@@ -57,27 +57,8 @@ def _parser() -> argparse.ArgumentParser:
     schema = commands.add_parser("schema", help="print the JSON Schema of a matrix file (or of another file)")
     schema.add_argument("what", nargs="?", choices=("matrix", "journal", "signatures", "boundary"), default="matrix")
     schema.set_defaults(run=_schema)
-    explain = commands.add_parser("explain", help="print why the run in a log failed: any log, from anywhere")
-    explain.add_argument("logs", nargs="*", metavar="LOG", help="files; - or nothing is standard input")
-    explain.add_argument("--json", action="store_true", help="print one JSON object a log, each on a line")
-    explain.add_argument(
-        "--knowledge", type=Path, action="append", default=[], metavar="FILE", help="known failures of your own, too"
-    )
-    explain.add_argument(
-        "--signatures", type=Path, action="append", default=[], metavar="FILE", help="rules of your own, too"
-    )
-    explain.set_defaults(run=_explain)
-    report = commands.add_parser("report", help="judge a run's stored logs again, and build its reports from them")
-    report.add_argument("folder", type=Path, metavar="RUN", help="a run's folder, like reports/latest")
-    report.add_argument(
-        "--knowledge", type=Path, action="append", default=[], metavar="FILE", help="instead of the run's own files"
-    )
-    report.add_argument(
-        "--signatures", type=Path, action="append", default=[], metavar="FILE", help="instead of the run's own rules"
-    )
-    report.add_argument("--anonymise", action="store_true", help="with stand-ins for hosts, addresses and users")
-    report.add_argument("--history", type=Path, metavar="FILE", help="put the run into this history, or in again")
-    report.set_defaults(run=_report)
+    _add_explain(commands.add_parser("explain", help="print why the run in a log failed: any log, from anywhere"))
+    _add_report(commands.add_parser("report", help="judge a run's stored logs again, and build its reports from them"))
     _add_compare(commands.add_parser("compare", help="print what got worse or better between two runs; exits by it"))
     history = commands.add_parser("history", help="print since when cells fail, over the newest runs of a history")
     history.add_argument("--last", type=int, default=60, metavar="N", help="how many runs (60)")
@@ -100,7 +81,39 @@ def _parser() -> argparse.ArgumentParser:
     doctor.add_argument("--json", action="store_true", help="print one JSON object")
     doctor.set_defaults(run=_doctor)
     _add_clean(commands.add_parser("clean", help="show what runs that were killed have left, and remove it"))
+    _add_publishing(
+        commands.add_parser("comment", help="comment on a pull request: what is new in a run; only with --send"),
+        commands.add_parser("issues", help="open or update an issue per new signature of a run; only with --send"),
+    )
+    completion = commands.add_parser("completion", help="print a script that completes these commands in a shell")
+    completion.add_argument("shell", choices=("bash", "zsh", "fish"), help="the shell")
+    completion.set_defaults(run=_completion)
     return parser
+
+
+def _add_explain(explain: argparse.ArgumentParser) -> None:
+    explain.add_argument("logs", nargs="*", metavar="LOG", help="files; - or nothing is standard input")
+    explain.add_argument("--json", action="store_true", help="print one JSON object a log, each on a line")
+    explain.add_argument(
+        "--knowledge", type=Path, action="append", default=[], metavar="FILE", help="known failures of your own, too"
+    )
+    explain.add_argument(
+        "--signatures", type=Path, action="append", default=[], metavar="FILE", help="rules of your own, too"
+    )
+    explain.set_defaults(run=_explain)
+
+
+def _add_report(report: argparse.ArgumentParser) -> None:
+    report.add_argument("folder", type=Path, metavar="RUN", help="a run's folder, like reports/latest")
+    report.add_argument(
+        "--knowledge", type=Path, action="append", default=[], metavar="FILE", help="instead of the run's own files"
+    )
+    report.add_argument(
+        "--signatures", type=Path, action="append", default=[], metavar="FILE", help="instead of the run's own rules"
+    )
+    report.add_argument("--anonymise", action="store_true", help="with stand-ins for hosts, addresses and users")
+    report.add_argument("--history", type=Path, metavar="FILE", help="put the run into this history, or in again")
+    report.set_defaults(run=_report)
 
 
 def _add_init(init: argparse.ArgumentParser) -> None:
@@ -148,6 +161,22 @@ def _add_clean(clean: argparse.ArgumentParser) -> None:
     )
     clean.add_argument("--json", action="store_true", help="print one JSON object")
     clean.set_defaults(run=_clean)
+
+
+def _add_publishing(comment: argparse.ArgumentParser, issues: argparse.ArgumentParser) -> None:
+    for command in (comment, issues):
+        command.add_argument("folder", type=Path, metavar="RUN", help="a run's folder, like reports/latest")
+        command.add_argument("--send", action="store_true", help="send it; else only print what would be sent")
+        command.add_argument("--forge", choices=("github", "gitlab"), default="", help="the server (that of this CI)")
+        command.add_argument("--repository", default="", metavar="R", help="OWNER/NAME (that of this CI job)")
+        command.add_argument("--link", default="", metavar="URL", help="the address of the run in CI (this job)")
+    comment.add_argument(
+        "--pull-request", type=int, default=0, dest="number", metavar="N", help="its number (that of this CI job)"
+    )
+    comment.add_argument("--name", default="", metavar="NAME", help="one comment per NAME, for jobs side by side")
+    comment.set_defaults(run=_comment)
+    issues.add_argument("--most", type=int, default=10, metavar="N", help="open at most so many issues (10)")
+    issues.set_defaults(run=_issues)
 
 
 def _disable_garbage_collection() -> None:
@@ -257,3 +286,32 @@ def _clean(parsed: argparse.Namespace) -> int:
     )
     asking = sys.stdin.isatty() and sys.stdout.isatty() and not parsed.json
     return run(options, print, lambda line: print(line, file=sys.stderr), input if asking else None)
+
+
+def _completion(parsed: argparse.Namespace) -> int:
+    from pytest_hetgpu.cli.completion import completion_script
+
+    print(completion_script(_parser(), parsed.shell))
+    return 0
+
+
+def _comment(parsed: argparse.Namespace) -> int:
+    from pytest_hetgpu.cli.publish.command import PublishOptions, comment
+
+    options = PublishOptions(
+        parsed.forge, parsed.repository, parsed.number, parsed.link, name=parsed.name, send=parsed.send
+    )
+    return comment(parsed.folder, options, os.environ, _print_escaped)
+
+
+def _issues(parsed: argparse.Namespace) -> int:
+    from pytest_hetgpu.cli.publish.command import PublishOptions, issues
+
+    options = PublishOptions(parsed.forge, parsed.repository, link=parsed.link, most=parsed.most, send=parsed.send)
+    return issues(parsed.folder, options, os.environ, _print_escaped)
+
+
+def _print_escaped(text: str) -> None:
+    from pytest_hetgpu.store.text import escape_controls
+
+    print(escape_controls(text))

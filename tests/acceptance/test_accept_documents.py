@@ -6,6 +6,7 @@ A cell is only collected, not run. A cluster, a remote host and a removal are le
 from __future__ import annotations
 
 import gzip
+import importlib.util
 import io
 import os
 import shutil
@@ -29,12 +30,14 @@ ALSO = {"compare": (1,), "doctor": (1,)}
 
 
 def can_run(command: Command) -> bool:
-    """Return whether a command needs neither a cluster nor another host, and removes nothing."""
+    """Return whether a command needs neither a cluster nor another host, and removes and sends nothing."""
     words = command.argv[1:]
+    if words[:1] == ("completion",):
+        return importlib.util.find_spec("shtab") is not None
     if command.program == "hetgpu":
         reads_input = words == ("explain",)
         asks_hosts = words[0] == "doctor" and "--inventory" in words and "--list" not in words
-        return words[0] != "clean" and not asks_hosts and not reads_input
+        return words[0] != "clean" and "--send" not in words and not asks_hosts and not reads_input
     return command.program in ("pytest", "sqlite3")
 
 
