@@ -3,8 +3,8 @@
     python benchmarks/nights.py [--cells 1000] [--nights 365]
 
 Each cell has the shape of one of `matrices/containers.yaml`: three metrics at three sizes, five samples each. One cell
-in ten fails always. One in fifty breaks in some night, and one in fifty becomes slower by 3 x the noise. The table has the median of three runs; `rows of
-SQLite` is the time in which SQLite itself inserts, or reads, rows of the same contents.
+in ten fails always. One in fifty breaks in some night, and one in fifty becomes slower by 3 x the noise. The table has
+the median of three runs; `rows of SQLite` is the time in which SQLite itself inserts, or reads, rows like these.
 """
 
 from __future__ import annotations
@@ -87,22 +87,22 @@ class Planted(NamedTuple):
         return f"6.1.0-{100 + self.place}-amd64"
 
 
-def planted(number: int, count: int, seed: int = 1) -> tuple[Planted, ...]:
-    """Return one failure and one slowdown of 3 x the noise for each 50 cells."""
+def planted(number: int, count: int, seed: int = 1, every: int = 50) -> tuple[Planted, ...]:
+    """Return one failure and one slowdown of 3 x the noise for each `every` cells."""
     random_ = random.Random(seed)
     found = []
-    for first in range(0, number, 50):
+    for first in range(0, number, every):
         for place, factor in ((first, 0.0), (first + 7, 1 + 3 * NOISE)):
             if place < number:
                 found.append(Planted(place, random_.randrange(count // 3, count - 10), factor))
     return tuple(found)
 
 
-def nights(number: int, count: int, seed: int = 1) -> Iterator[RunSummary]:
+def nights(number: int, count: int, seed: int = 1, every: int = 50) -> Iterator[RunSummary]:
     """Yield the runs of `count` nights over `number` cells."""
     random_ = random.Random(seed)
     base = tuple(cells(number))
-    turns = {one.place: one for one in planted(number, count, seed)}
+    turns = {one.place: one for one in planted(number, count, seed, every)}
     for night in range(count):
         made = []
         wires = {placement: random_.choice((2.8, 2.9)) for placement in range(number // 25 + 1)}

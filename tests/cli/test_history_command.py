@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_hetgpu.cli.history import run
+from pytest_hetgpu.cli.history import HistoryOptions, run
 from pytest_hetgpu.cli.main import main
 from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.model.verdict import Kind, Verdict
@@ -44,7 +44,7 @@ def file(tmp_path: Path) -> Path:
 
 def printed(path: Path, last: int = 60) -> list[str]:
     lines: list[str] = []
-    assert run(path, last, lines.append) == 0
+    assert run(path, HistoryOptions(last), lines.append) == 0
     return lines
 
 
@@ -79,9 +79,9 @@ def test_only_the_newest_runs(file: Path) -> None:
 
 def test_mistakes(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(UsageError, match="--last: 0 is not a number of runs from 1 to 10,000"):
-        run(file, 0, print)
+        run(file, HistoryOptions(0), print)
     with pytest.raises(HistoryError, match="there is no history"):
-        run(tmp_path / "none.sqlite", 60, print)
+        run(tmp_path / "none.sqlite", HistoryOptions(), print)
     assert main(["history", "--history", str(tmp_path / "none.sqlite")]) == 4
     assert capsys.readouterr().err == f"ERROR: there is no history {tmp_path}/none.sqlite\n"
 

@@ -18,6 +18,8 @@ from pytest_hetgpu.store.history import HistoryEntry
 from pytest_hetgpu.store.run_summary import summarise
 
 LATEST = "latest"
+_FEWEST_FOR_STEPS = 13
+"""With fewer runs no step is found (`nights/prefilter.py`)."""
 _LAST = re.compile(r"last[: ]\s*(\d{1,6})")
 
 
@@ -100,7 +102,28 @@ def _last(name: str, count: int, places: RunLocations, later: Side | None) -> Si
         earlier = f" before {later.name}" if later else ""
         raise UsageError(f"the history {places.history} holds no run{earlier}")
     note = f"{name}: there are only {len(listed)}" if len(listed) < count else ""
-    return _loaded(name, listed[:count], places, note)
+    return _present_level(_loaded(name, listed[:count], places, note))
+
+
+def _present_level(side: Side) -> Side:
+    """Leave out what was measured before the last step of its level, if there are enough runs to find one."""
+    if len(side.runs) < _FEWEST_FOR_STEPS:
+        return side
+    from pytest_hetgpu.analysis.nights.change_points import MissingExtra
+    from pytest_hetgpu.analysis.nights.level_start import since_last_step
+
+    try:
+        found = since_last_step(side.runs)
+    except MissingExtra as error:
+        return replace(side, note="; ".join(filter(None, (side.note, f"{side.name}: {error}"))))
+    steps = [f"{cell} {quantity} since {run}" for cell, quantity, run in found.steps]
+    changed = (
+        "1 level changed in these runs, and counts"
+        if len(steps) == 1
+        else f"{len(steps)} levels changed in these runs, and count"
+    )
+    note = f"{side.name}: {changed} from then on: {_some(steps, 3)}"
+    return replace(side, runs=found.runs, note="; ".join(filter(None, (side.note, note if steps else ""))))
 
 
 def _remembered(name: str, places: RunLocations) -> Side:

@@ -11,6 +11,8 @@ from pytest_hetgpu.analysis.nights.records import NightSeries, SeriesChange, Ser
 from pytest_hetgpu.store.past_runs import PastCell, PastRuns
 from pytest_hetgpu.store.past_speeds import PastSpeed, PastSpeeds
 
+DATED_WITHIN = 1
+"""Nights by which a step may be dated too early or too late."""
 _HOST = "host of pytest"
 
 
@@ -53,10 +55,14 @@ def _usable(value: float | None) -> float | None:
 def _changes(
     past: PastRuns, cell: PastCell, values: Sequence[float | None], change: SeriesChange
 ) -> Iterator[tuple[str, ...]]:
-    """Yield what changed between the last run before each step and the first after it."""
-    outcomes = past.cells.get(cell, ())
+    """Yield what changed about each step, which may be dated a night too early or too late."""
+    outcomes = past.cells.get(cell, (None,) * len(values))
+    measured = [(place, one) for place, one in enumerate(outcomes) if one is not None and values[place] is not None]
     for step in change.steps:
-        before = [place for place in range(step.night) if values[place] is not None and outcomes[place]]
-        now = outcomes[step.night] if outcomes else None
-        was = outcomes[before[-1]] if before else None
-        yield tuple(changes_between(past.runs[before[-1]], was, past.runs[step.night], now)) if was and now else ()
+        before = [one for one in measured if one[0] < step.night][-1 - DATED_WITHIN :]
+        after = [one for one in measured if one[0] >= step.night][: 1 + DATED_WITHIN]
+        if before and after:
+            (was, old), (now, new) = before[0], after[-1]
+            yield tuple(changes_between(past.runs[was], old, past.runs[now], new))
+        else:
+            yield ()
