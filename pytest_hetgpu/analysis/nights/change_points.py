@@ -14,7 +14,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from pytest_hetgpu.analysis.nights import course, levels
-from pytest_hetgpu.analysis.nights.prefilter import LEAST, suspects
+from pytest_hetgpu.analysis.nights.prefilter import LEAST, suspects, within_reach
 from pytest_hetgpu.analysis.nights.records import LevelPair, LevelStep, NightSeries, SeriesChange, SeriesShape
 from pytest_hetgpu.errors import HetgpuError
 
@@ -82,15 +82,17 @@ def _one(row: Floats, one: NightSeries, suspicious: bool) -> SeriesChange:
 
 def _split(logs: Floats, found: course.Cuts, labelled: levels.Split | None) -> levels.Split | None:
     """Return the split into two levels, if it describes the nights better than the steps found do."""
+    import numpy as np
+
     nights = len(logs)
     if labelled:
         stepped = course.criterion(found.residual, nights, 2 * len(found.places) + 1)
         if course.criterion(labelled.residual, nights, 2) <= stepped:
             return labelled
-    calm = course.without_outliers(logs)
+    reached = within_reach(logs[None, :], np.array([nights]))[0]
     # Nights about a step may alternate, too. Two levels still do so without it.
-    rest = levels.by_values(course.without_steps(calm, found.places))
-    return levels.by_values(calm) if rest else None
+    rest = levels.by_values(course.without_steps(reached, found.places))
+    return levels.by_values(reached) if rest else None
 
 
 def _moved(logs: Floats, values: Sequence[float], known: Sequence[int], found: course.Cuts) -> SeriesChange:
@@ -103,7 +105,7 @@ def _moved(logs: Floats, values: Sequence[float], known: Sequence[int], found: c
 
 
 def _steady(logs: Floats, values: Sequence[float]) -> SeriesChange:
-    noise = float(course.without_outliers(logs).std(ddof=1))
+    noise = float(course.calmed(logs).std(ddof=1))
     return SeriesChange(SeriesShape.STEADY, len(values), median(values), noise)
 
 
