@@ -32,7 +32,7 @@ from otava.analysis import compute_change_points
 for line in sys.stdin:
     values, window = json.loads(line)
     points, _ = compute_change_points(values, window_len=window, max_pvalue=0.001, min_magnitude=0.0)
-    print(json.dumps([point.index for point in points]), flush=True)
+    print(json.dumps([int(point.index) for point in points]), flush=True)
 """
 #: Per series the places of its steps.
 Finder = Callable[[np.ndarray], list[list[int]]]
@@ -60,10 +60,18 @@ def ours(values: np.ndarray) -> list[list[int]]:
 
 
 def otava(python: str) -> Finder:
+    """Return a finder that asks one process of Otava, series by series."""
+    process = subprocess.Popen([python, "-c", OTAVA], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
     def find(values: np.ndarray) -> list[list[int]]:
-        lines = "".join(json.dumps([row.tolist(), 50]) + "\n" for row in values)
-        done = subprocess.run([python, "-c", OTAVA], input=lines, capture_output=True, text=True, check=True)
-        return [json.loads(line) for line in done.stdout.splitlines()]
+        assert process.stdin
+        assert process.stdout
+        found = []
+        for row in values:
+            process.stdin.write(json.dumps([row.tolist(), 50]) + "\n")
+            process.stdin.flush()
+            found.append(json.loads(process.stdout.readline()))
+        return found
 
     return find
 

@@ -14,7 +14,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from pytest_hetgpu.analysis.nights import course, levels
-from pytest_hetgpu.analysis.nights.prefilter import LEAST, suspects, within_reach
+from pytest_hetgpu.analysis.nights.prefilter import LEAST, scan, within_reach
 from pytest_hetgpu.analysis.nights.records import LevelPair, LevelStep, NightSeries, SeriesChange, SeriesShape
 from pytest_hetgpu.errors import HetgpuError
 
@@ -49,8 +49,11 @@ def find_changes(series: Sequence[NightSeries]) -> list[SeriesChange]:
         _check(row, one)
         nights[row, : len(one.values)] = np.array(one.values, dtype=float)
     nights = np.log(nights)
-    flags = suspects(nights).tolist() if longest else [False] * len(series)
-    return [_one(row[: len(one.values)], one, flag) for row, one, flag in zip(nights, series, flags, strict=True)]
+    if not longest:
+        return [SeriesChange(SeriesShape.TOO_FEW, 0) for _ in series]
+    flags, deviations = scan(nights)
+    each = zip(nights, series, flags.tolist(), deviations.tolist(), strict=True)
+    return [_one(row[: len(one.values)], one, flag, deviation) for row, one, flag, deviation in each]
 
 
 def _check(row: int, one: NightSeries) -> None:
@@ -62,7 +65,7 @@ def _check(row: int, one: NightSeries) -> None:
             raise ValueError(f"series {row}: {len(one.values)} values, but {len(texts)} labels {fact!r}")
 
 
-def _one(row: Floats, one: NightSeries, suspicious: bool) -> SeriesChange:
+def _one(row: Floats, one: NightSeries, suspicious: bool, deviation: float) -> SeriesChange:
     """Return the course of one series: `row` holds its logarithms, NaN for a missing night."""
     import numpy as np
 
@@ -72,12 +75,12 @@ def _one(row: Floats, one: NightSeries, suspicious: bool) -> SeriesChange:
         return SeriesChange(SeriesShape.TOO_FEW, len(values), median(values) if values else None)
     labelled = levels.by_label(logs, {fact: [texts[night] for night in known] for fact, texts in one.labels.items()})
     if not suspicious and not labelled:
-        return _steady(logs, values)
+        return _steady(values, deviation)
     found = course.cuts(logs)
     split = _split(logs, found, labelled)
     if split:
         return _two_levels(values, split)
-    return _moved(logs, values, known, found) if found.places else _steady(logs, values)
+    return _moved(logs, values, known, found) if found.places else _steady(values, deviation)
 
 
 def _split(logs: Floats, found: course.Cuts, labelled: levels.Split | None) -> levels.Split | None:
@@ -104,9 +107,8 @@ def _moved(logs: Floats, values: Sequence[float], known: Sequence[int], found: c
     return SeriesChange(SeriesShape.DRIFT, len(logs), median(values), noise, drift=math.exp(rise))
 
 
-def _steady(logs: Floats, values: Sequence[float]) -> SeriesChange:
-    noise = float(course.calmed(logs).std(ddof=1))
-    return SeriesChange(SeriesShape.STEADY, len(values), median(values), noise)
+def _steady(values: Sequence[float], deviation: float) -> SeriesChange:
+    return SeriesChange(SeriesShape.STEADY, len(values), median(values), deviation)
 
 
 def _steps(values: Sequence[float], known: Sequence[int], found: course.Cuts) -> SeriesChange:

@@ -45,15 +45,26 @@ LEAST_ALTERNATING = 30
 
 
 def suspects(nights: Floats) -> Flags:
-    """Return per series (row) whether it may have a step, a drift or two levels.
+    """Return per series (row) whether it may have a step, a drift or two levels; see `scan`."""
+    return scan(nights)[0]
+
+
+def scan(nights: Floats) -> tuple[Flags, Floats]:
+    """Return per series whether it may have a step, a drift or two levels, and its standard deviation.
 
     Args:
         nights: logarithms of the values, series x nights, NaN for a missing night.
 
     """
+    import numpy as np
+
     packed, counts = pack(nights)
+    calm = without_outliers(packed, counts)
     levelled = two_levelled(_ordered(within_reach(packed, counts)), counts)
-    return _moved(without_outliers(packed, counts), counts) | levelled
+    number = np.maximum(counts, 2)
+    middles = np.nansum(calm, axis=1) / number
+    deviations = np.sqrt(np.nansum((calm - middles[:, None]) ** 2, axis=1) / (number - 1))
+    return _moved(calm, counts) | levelled, deviations
 
 
 def pack(nights: Floats) -> tuple[Floats, Counts]:
