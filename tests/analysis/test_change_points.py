@@ -19,7 +19,7 @@ import pytest
 from pytest_hetgpu.analysis.nights import course
 from pytest_hetgpu.analysis.nights.change_points import MissingExtra, available, find_changes
 from pytest_hetgpu.analysis.nights.prefilter import LEAST, pack, suspects
-from pytest_hetgpu.analysis.nights.records import LevelPair, NightSeries, SeriesChange, SeriesShape
+from pytest_hetgpu.analysis.nights.records import CourseShape, LevelPair, NightSeries, SeriesChange
 from pytest_hetgpu.errors import HetgpuError
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def one(values: Sequence[float | None], **labels: Sequence[str | None]) -> Serie
     return found
 
 
-def named(logs: Floats) -> Counter[SeriesShape]:
+def named(logs: Floats) -> Counter[CourseShape]:
     return Counter(found.shape for found in courses(logs))
 
 
@@ -75,7 +75,7 @@ def alarms(logs: Floats) -> int:
     for night in range(LEAST, logs.shape[1] + 1):
         flags = suspects(logs[rows, :night])
         for row, found in zip(rows[flags], courses(logs[rows[flags], :night]), strict=True):
-            if found.shape is not SeriesShape.STEADY:
+            if found.shape is not CourseShape.STEADY:
                 rows = rows[rows != row]
     return len(logs) - len(rows)
 
@@ -103,18 +103,18 @@ def test_noise_raises_one_alarm_in_a_thousand_with_a_look_each_night() -> None:
 
 
 def test_heavy_tails_raise_one_alarm_in_a_thousand_with_one_look() -> None:
-    assert 3000 - named(draw(5, 3000, 60, "t3"))[SeriesShape.STEADY] <= 3 + 2 * 3**0.5
+    assert 3000 - named(draw(5, 3000, 60, "t3"))[CourseShape.STEADY] <= 3 + 2 * 3**0.5
 
 
 def test_a_drift_is_no_step() -> None:
     for size, share in ((4, 0.8), (6, 0.9), (10, 0.95)):
         found = named(draw(6, 100, 60) + size * NOISE * np.linspace(0, 1, 60))
-        assert found[SeriesShape.DRIFT] >= share * 100
+        assert found[CourseShape.DRIFT] >= share * 100
 
 
 def test_a_drift_is_measured() -> None:
     found = one((100 * np.exp(draw(7, 1, 100)[0] + np.linspace(0, 0.3, 100))).tolist())
-    assert found.shape is SeriesShape.DRIFT
+    assert found.shape is CourseShape.DRIFT
     assert found.drift == pytest.approx(np.exp(0.3), rel=0.05)
     assert found.noise == pytest.approx(NOISE, rel=0.25)
     assert found.name.startswith("drift, +3")
@@ -124,14 +124,14 @@ def test_two_levels_are_no_steps() -> None:
     for apart, share, floor in ((5, 0.5, 0.8), (6, 0.5, 0.95), (6, 0.25, 0.8), (8, 0.25, 0.9)):
         high = np.random.default_rng(8).random((100, 60)) < share
         found = named(draw(8, 100, 60) + apart * NOISE * high)
-        assert found[SeriesShape.TWO_LEVELS] >= floor * 100
-        assert found[SeriesShape.STEPS] <= 0.02 * 100
+        assert found[CourseShape.TWO_LEVELS] >= floor * 100
+        assert found[CourseShape.STEPS] <= 0.02 * 100
 
 
 def test_a_step_is_neither_drift_nor_two_levels() -> None:
     for size, share in ((1.5, 0.06), (2.0, 0.03), (3.0, 0.01), (6.0, 0.0)):
         found = named(stepped(9, 60, size, 200))
-        assert found[SeriesShape.DRIFT] + found[SeriesShape.TWO_LEVELS] <= share * 200
+        assert found[CourseShape.DRIFT] + found[CourseShape.TWO_LEVELS] <= share * 200
 
 
 def test_a_level_that_follows_the_host_is_named_so() -> None:
@@ -158,11 +158,11 @@ def test_hosts_that_alternate_do_not_hide_a_step() -> None:
 
 def test_a_new_host_with_a_new_level_is_a_step() -> None:
     found = one(np.exp(stepped(12, 60, 4.0, 1)[0]).tolist(), host=["ci1"] * QUIET + ["ci2"] * 25)
-    assert found.shape is SeriesShape.STEPS
+    assert found.shape is CourseShape.STEPS
 
 
 def test_hosts_of_one_level_are_no_matter() -> None:
-    assert one(np.exp(draw(13, 1, 60)[0]).tolist(), host=["ci1", "ci2"] * 30).shape is SeriesShape.STEADY
+    assert one(np.exp(draw(13, 1, 60)[0]).tolist(), host=["ci1", "ci2"] * 30).shape is CourseShape.STEADY
 
 
 def test_up_and_back_down() -> None:
@@ -191,7 +191,7 @@ def test_outliers_are_no_step() -> None:
     logs = draw(16, 1, 60)[0]
     logs[[20, 57, 59]] += 1.0
     found = one(np.exp(logs).tolist())
-    assert found.shape is SeriesShape.STEADY
+    assert found.shape is CourseShape.STEADY
     assert found.noise == pytest.approx(NOISE, rel=0.35)
 
 
@@ -202,17 +202,17 @@ def test_an_outlier_does_not_hide_a_step() -> None:
 
 
 def test_values_without_noise() -> None:
-    assert one([2.5] * 40).shape is SeriesShape.STEADY
+    assert one([2.5] * 40).shape is CourseShape.STEADY
     assert [step.night for step in one([2.5] * 30 + [2.6] * 10).steps] == [30]
-    assert one([2.5, 2.5001] * 30).shape is SeriesShape.STEADY
+    assert one([2.5, 2.5001] * 30).shape is CourseShape.STEADY
 
 
 def test_too_few() -> None:
     found = find_changes([NightSeries([1.0] * (LEAST - 1) + [None] * 50), NightSeries([]), NightSeries([None])])
     assert [(series.shape, series.known, series.level) for series in found] == [
-        (SeriesShape.TOO_FEW, LEAST - 1, 1.0),
-        (SeriesShape.TOO_FEW, 0, None),
-        (SeriesShape.TOO_FEW, 0, None),
+        (CourseShape.TOO_FEW, LEAST - 1, 1.0),
+        (CourseShape.TOO_FEW, 0, None),
+        (CourseShape.TOO_FEW, 0, None),
     ]
     assert find_changes([]) == []
     assert found[0].name == "too few"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from pytest_hetgpu.analysis.nights import course, levels
 from pytest_hetgpu.analysis.nights.prefilter import LEAST, scan, within_reach
-from pytest_hetgpu.analysis.nights.records import LevelPair, LevelStep, NightSeries, SeriesChange, SeriesShape
+from pytest_hetgpu.analysis.nights.records import CourseShape, LevelPair, LevelStep, NightSeries, SeriesChange
 from pytest_hetgpu.errors import HetgpuError
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def find_changes(series: Sequence[NightSeries]) -> list[SeriesChange]:
         nights[row, : len(one.values)] = np.array(one.values, dtype=float)
     nights = np.log(nights)
     if not longest:
-        return [SeriesChange(SeriesShape.TOO_FEW, 0) for _ in series]
+        return [SeriesChange(CourseShape.TOO_FEW, 0) for _ in series]
     flags, deviations = scan(nights)
     each = zip(nights, series, flags.tolist(), deviations.tolist(), strict=True)
     return [_one(row[: len(one.values)], one, flag, deviation) for row, one, flag, deviation in each]
@@ -72,7 +72,7 @@ def _one(row: Floats, one: NightSeries, suspicious: bool, deviation: float) -> S
     known = np.flatnonzero(~np.isnan(row)).tolist()
     logs, values = row[known], [float(value) for value in one.values if value is not None]
     if len(values) < LEAST:
-        return SeriesChange(SeriesShape.TOO_FEW, len(values), median(values) if values else None)
+        return SeriesChange(CourseShape.TOO_FEW, len(values), median(values) if values else None)
     labelled = levels.by_label(logs, {fact: [texts[night] for night in known] for fact, texts in one.labels.items()})
     if not suspicious and not labelled:
         return _steady(values, deviation)
@@ -104,11 +104,11 @@ def _moved(logs: Floats, values: Sequence[float], known: Sequence[int], found: c
     if not course.is_line(about, found, len(logs)):
         return _steps(values, known, found)
     noise = math.sqrt(about / (len(logs) - 2))
-    return SeriesChange(SeriesShape.DRIFT, len(logs), median(values), noise, drift=math.exp(rise))
+    return SeriesChange(CourseShape.DRIFT, len(logs), median(values), noise, drift=math.exp(rise))
 
 
 def _steady(values: Sequence[float], deviation: float) -> SeriesChange:
-    return SeriesChange(SeriesShape.STEADY, len(values), median(values), deviation)
+    return SeriesChange(CourseShape.STEADY, len(values), median(values), deviation)
 
 
 def _steps(values: Sequence[float], known: Sequence[int], found: course.Cuts) -> SeriesChange:
@@ -119,7 +119,7 @@ def _steps(values: Sequence[float], known: Sequence[int], found: course.Cuts) ->
         for place, before, after, p in zip(found.places, medians, medians[1:], found.chances, strict=False)
     )
     noise = math.sqrt(found.residual / (len(values) - len(edges) + 1))
-    return SeriesChange(SeriesShape.STEPS, len(values), medians[-1], noise, steps)
+    return SeriesChange(CourseShape.STEPS, len(values), medians[-1], noise, steps)
 
 
 def _two_levels(values: Sequence[float], split: levels.Split) -> SeriesChange:
@@ -128,4 +128,4 @@ def _two_levels(values: Sequence[float], split: levels.Split) -> SeriesChange:
     )
     pair = LevelPair(median(low), median(high), len(high) / len(values), split.fact, split.at_low, split.at_high)
     noise = math.sqrt(split.residual / (len(values) - 2))
-    return SeriesChange(SeriesShape.TWO_LEVELS, len(values), median(values), noise, levels=pair)
+    return SeriesChange(CourseShape.TWO_LEVELS, len(values), median(values), noise, levels=pair)
