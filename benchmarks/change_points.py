@@ -21,7 +21,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from pytest_hetgpu.analysis.nights.change_points import find_changes
 from pytest_hetgpu.analysis.nights.prefilter import LEAST, suspects
-from pytest_hetgpu.analysis.nights.records import NightSeries, SeriesChange, SeriesShape
+from pytest_hetgpu.analysis.nights.records import CourseShape, NightSeries, SeriesChange
 
 NOISE = 0.03
 QUIET = 35
@@ -32,7 +32,7 @@ from otava.analysis import compute_change_points
 for line in sys.stdin:
     values, window = json.loads(line)
     points, _ = compute_change_points(values, window_len=window, max_pvalue=0.001, min_magnitude=0.0)
-    print(json.dumps([point.index for point in points]), flush=True)
+    print(json.dumps([int(point.index) for point in points]), flush=True)
 """
 #: Per series the places of its steps.
 Finder = Callable[[np.ndarray], list[list[int]]]
@@ -48,7 +48,7 @@ NOISES: dict[str, Make] = {
 def courses(values: np.ndarray) -> list[SeriesChange]:
     """Return the courses of series x nights; those that the scan does not suspect are steady."""
     rows = np.flatnonzero(suspects(np.log(values)))
-    steady = SeriesChange(SeriesShape.STEADY, values.shape[1])
+    steady = SeriesChange(CourseShape.STEADY, values.shape[1])
     found = [steady] * len(values)
     for row, course in zip(rows, find_changes([NightSeries(values[row].tolist()) for row in rows]), strict=True):
         found[row] = course
@@ -60,10 +60,18 @@ def ours(values: np.ndarray) -> list[list[int]]:
 
 
 def otava(python: str) -> Finder:
+    """Return a finder that asks one process of Otava, series by series."""
+    process = subprocess.Popen([python, "-c", OTAVA], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
     def find(values: np.ndarray) -> list[list[int]]:
-        lines = "".join(json.dumps([row.tolist(), 50]) + "\n" for row in values)
-        done = subprocess.run([python, "-c", OTAVA], input=lines, capture_output=True, text=True, check=True)
-        return [json.loads(line) for line in done.stdout.splitlines()]
+        assert process.stdin
+        assert process.stdout
+        found = []
+        for row in values:
+            process.stdin.write(json.dumps([row.tolist(), 50]) + "\n")
+            process.stdin.flush()
+            found.append(json.loads(process.stdout.readline()))
+        return found
 
     return find
 
@@ -138,7 +146,7 @@ def shapes(seed: int, series: int) -> None:
     def add(name: str, means: np.ndarray) -> None:
         values = np.exp(NOISE * (means + rng.standard_normal(means.shape)))
         named = Counter(course.shape for course in courses(values))
-        kinds = (SeriesShape.STEADY, SeriesShape.STEPS, SeriesShape.DRIFT, SeriesShape.TWO_LEVELS)
+        kinds = (CourseShape.STEADY, CourseShape.STEPS, CourseShape.DRIFT, CourseShape.TWO_LEVELS)
         rows.append([name, values.shape[1], *(named[kind] / series for kind in kinds)])
 
     for size in (1.5, 2.0, 3.0, 6.0):

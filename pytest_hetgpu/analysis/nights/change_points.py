@@ -14,8 +14,8 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from pytest_hetgpu.analysis.nights import course, levels
-from pytest_hetgpu.analysis.nights.prefilter import LEAST, suspects
-from pytest_hetgpu.analysis.nights.records import LevelPair, LevelStep, NightSeries, SeriesChange, SeriesShape
+from pytest_hetgpu.analysis.nights.prefilter import LEAST, scan, within_reach
+from pytest_hetgpu.analysis.nights.records import CourseShape, LevelPair, LevelStep, NightSeries, SeriesChange
 from pytest_hetgpu.errors import HetgpuError
 
 if TYPE_CHECKING:
@@ -49,8 +49,11 @@ def find_changes(series: Sequence[NightSeries]) -> list[SeriesChange]:
         _check(row, one)
         nights[row, : len(one.values)] = np.array(one.values, dtype=float)
     nights = np.log(nights)
-    flags = suspects(nights).tolist() if longest else [False] * len(series)
-    return [_one(row[: len(one.values)], one, flag) for row, one, flag in zip(nights, series, flags, strict=True)]
+    if not longest:
+        return [SeriesChange(CourseShape.TOO_FEW, 0) for _ in series]
+    flags, deviations = scan(nights)
+    each = zip(nights, series, flags.tolist(), deviations.tolist(), strict=True)
+    return [_one(row[: len(one.values)], one, flag, deviation) for row, one, flag, deviation in each]
 
 
 def _check(row: int, one: NightSeries) -> None:
@@ -62,35 +65,37 @@ def _check(row: int, one: NightSeries) -> None:
             raise ValueError(f"series {row}: {len(one.values)} values, but {len(texts)} labels {fact!r}")
 
 
-def _one(row: Floats, one: NightSeries, suspicious: bool) -> SeriesChange:
+def _one(row: Floats, one: NightSeries, suspicious: bool, deviation: float) -> SeriesChange:
     """Return the course of one series: `row` holds its logarithms, NaN for a missing night."""
     import numpy as np
 
     known = np.flatnonzero(~np.isnan(row)).tolist()
     logs, values = row[known], [float(value) for value in one.values if value is not None]
     if len(values) < LEAST:
-        return SeriesChange(SeriesShape.TOO_FEW, len(values), median(values) if values else None)
+        return SeriesChange(CourseShape.TOO_FEW, len(values), median(values) if values else None)
     labelled = levels.by_label(logs, {fact: [texts[night] for night in known] for fact, texts in one.labels.items()})
     if not suspicious and not labelled:
-        return _steady(logs, values)
+        return _steady(values, deviation)
     found = course.cuts(logs)
     split = _split(logs, found, labelled)
     if split:
         return _two_levels(values, split)
-    return _moved(logs, values, known, found) if found.places else _steady(logs, values)
+    return _moved(logs, values, known, found) if found.places else _steady(values, deviation)
 
 
 def _split(logs: Floats, found: course.Cuts, labelled: levels.Split | None) -> levels.Split | None:
     """Return the split into two levels, if it describes the nights better than the steps found do."""
+    import numpy as np
+
     nights = len(logs)
     if labelled:
         stepped = course.criterion(found.residual, nights, 2 * len(found.places) + 1)
         if course.criterion(labelled.residual, nights, 2) <= stepped:
             return labelled
-    calm = course.without_outliers(logs)
+    reached = within_reach(logs[None, :], np.array([nights]))[0]
     # Nights about a step may alternate, too. Two levels still do so without it.
-    rest = levels.by_values(course.without_steps(calm, found.places))
-    return levels.by_values(calm) if rest else None
+    rest = levels.by_values(course.without_steps(reached, found.places))
+    return levels.by_values(reached) if rest else None
 
 
 def _moved(logs: Floats, values: Sequence[float], known: Sequence[int], found: course.Cuts) -> SeriesChange:
@@ -99,12 +104,11 @@ def _moved(logs: Floats, values: Sequence[float], known: Sequence[int], found: c
     if not course.is_line(about, found, len(logs)):
         return _steps(values, known, found)
     noise = math.sqrt(about / (len(logs) - 2))
-    return SeriesChange(SeriesShape.DRIFT, len(logs), median(values), noise, drift=math.exp(rise))
+    return SeriesChange(CourseShape.DRIFT, len(logs), median(values), noise, drift=math.exp(rise))
 
 
-def _steady(logs: Floats, values: Sequence[float]) -> SeriesChange:
-    noise = float(course.without_outliers(logs).std(ddof=1))
-    return SeriesChange(SeriesShape.STEADY, len(values), median(values), noise)
+def _steady(values: Sequence[float], deviation: float) -> SeriesChange:
+    return SeriesChange(CourseShape.STEADY, len(values), median(values), deviation)
 
 
 def _steps(values: Sequence[float], known: Sequence[int], found: course.Cuts) -> SeriesChange:
@@ -115,7 +119,7 @@ def _steps(values: Sequence[float], known: Sequence[int], found: course.Cuts) ->
         for place, before, after, p in zip(found.places, medians, medians[1:], found.chances, strict=False)
     )
     noise = math.sqrt(found.residual / (len(values) - len(edges) + 1))
-    return SeriesChange(SeriesShape.STEPS, len(values), medians[-1], noise, steps)
+    return SeriesChange(CourseShape.STEPS, len(values), medians[-1], noise, steps)
 
 
 def _two_levels(values: Sequence[float], split: levels.Split) -> SeriesChange:
@@ -124,4 +128,4 @@ def _two_levels(values: Sequence[float], split: levels.Split) -> SeriesChange:
     )
     pair = LevelPair(median(low), median(high), len(high) / len(values), split.fact, split.at_low, split.at_high)
     noise = math.sqrt(split.residual / (len(values) - 2))
-    return SeriesChange(SeriesShape.TWO_LEVELS, len(values), median(values), noise, levels=pair)
+    return SeriesChange(CourseShape.TWO_LEVELS, len(values), median(values), noise, levels=pair)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from pytest_hetgpu.analysis.nights.prefilter import CLIP, RESOLUTION
+from pytest_hetgpu.analysis.nights.prefilter import RESOLUTION, without_outliers
 from pytest_hetgpu.analysis.significance import larger
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ SHORTEST = 3
 """The fewest nights of a level."""
 PENALTY = 10.0
 """The cost of a candidate in units of the variance between nights: low, as each candidate is tested."""
-CHANCE = 1e-4
+CHANCE = 1.2e-4
 """A step is one if its t-test, two-sided, has no more than this probability."""
 RANK_CHANCE = 4e-4
 """A step must also pass a rank test, one-sided, at this probability: a few outliers are no step."""
@@ -32,8 +32,6 @@ FIRST_STEP_COST, FURTHER_STEP_COST = 1.5, 7.0
 
 The cost of one step is low: a step that is taken for a drift is worse than the reverse.
 """
-_AROUND = 9
-"""Nights of the running median, about which outliers are clipped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +43,11 @@ class Cuts:
     residual: float
 
 
-def without_outliers(logs: Floats) -> Floats:
-    """Clip the values that lie far from the running median, which keeps steps."""
+def calmed(logs: Floats) -> Floats:
+    """Clip the values of one series that lie far from the running median."""
     import numpy as np
 
-    width = min(_AROUND, len(logs))
-    starts = np.clip(np.arange(len(logs)) - width // 2, 0, len(logs) - width)
-    running = np.median(logs[starts[:, None] + np.arange(width)], axis=1)
-    spread = CLIP * 1.4826 * float(np.median(np.abs(logs - running)))
-    found: Floats = np.clip(logs, running - spread, running + spread) if spread else logs
+    found: Floats = without_outliers(logs[None, :], np.array([len(logs)]))[0]
     return found
 
 
@@ -64,7 +58,7 @@ def cuts(logs: Floats) -> Cuts:
         logs: logarithms of the known values, oldest first.
 
     """
-    calm = without_outliers(logs)
+    calm = calmed(logs)
     several, single = _candidates(calm)
     found = _tested(logs, calm, several)
     return found if found.places else _tested(logs, calm, single)
@@ -143,7 +137,7 @@ def line(logs: Floats) -> tuple[float, float]:
     """Return the rise of the fitted line over all nights, and the sum of squares about it."""
     import numpy as np
 
-    calm = without_outliers(logs)
+    calm = calmed(logs)
     nights = np.arange(len(calm)) - (len(calm) - 1) / 2
     slope = float(nights @ calm / (nights @ nights))
     rest = calm - calm.mean() - slope * nights

@@ -3,7 +3,7 @@
 Each night, the last nights of several windows are compared with the nights before them by a t-test on logarithms.
 A look at night 60 repeats the looks of all nights before it. So one rate of false alarms holds for both readings.
 
-The bound of p falls with the fourth power of the number of nights before the window, if these are fewer than 35.
+The bound of p falls with the sixth power of the number of nights before the window, if these are fewer than 35.
 A short past needs a clearer step, and there are many early looks.
 """
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     Counts = npt.NDArray[np.int64]
     Flags = npt.NDArray[np.bool_]
 
-WINDOWS = ((5, 2.8e-5), (25, 6.5e-5), (60, 1e-5))
+WINDOWS = ((5, 2.9e-5), (25, 8e-5), (60, 1e-5))
 """Nights of each window, and the two-sided p that raises suspicion.
 
 Together they raise about 1 false alarm in 1,000 series of 60 nights, with a look each night.
@@ -32,8 +32,10 @@ ENOUGH_PAST = 35
 """With so many nights before the window, the bound of p holds in full."""
 LONGEST_PAST = 90
 """Nights that lie longer before the window do not count."""
-CLIP = 5.0
-"""Values further from the median than so many robust standard deviations count as being there."""
+CLIP, REACH = 5.0, 6.0
+"""Values further from the running median, or from the median, than so many robust deviations count as being there."""
+AROUND = 9
+"""Nights of the running median."""
 RESOLUTION = 2e-4
 """Relative noise that is added to each series, so that rounded values do not look exact."""
 LEAST_SHARE = 0.15
@@ -43,16 +45,26 @@ LEAST_ALTERNATING = 30
 
 
 def suspects(nights: Floats) -> Flags:
-    """Return per series (row) whether it may have a step, a drift or two levels.
+    """Return per series (row) whether it may have a step, a drift or two levels; see `scan`."""
+    return scan(nights)[0]
+
+
+def scan(nights: Floats) -> tuple[Flags, Floats]:
+    """Return per series whether it may have a step, a drift or two levels, and its standard deviation.
 
     Args:
         nights: logarithms of the values, series x nights, NaN for a missing night.
 
     """
+    import numpy as np
+
     packed, counts = pack(nights)
-    ordered = _ordered(packed)
-    clipped = _clip(packed, ordered, counts)
-    return _moved(clipped, counts) | two_levelled(_ordered(clipped), counts)
+    calm = without_outliers(packed, counts)
+    levelled = two_levelled(_ordered(within_reach(packed, counts)), counts)
+    number = np.maximum(counts, 2)
+    middles = np.nansum(calm, axis=1) / number
+    deviations = np.sqrt(np.nansum((calm - middles[:, None]) ** 2, axis=1) / (number - 1))
+    return _moved(calm, counts) | levelled, deviations
 
 
 def pack(nights: Floats) -> tuple[Floats, Counts]:
@@ -84,12 +96,29 @@ def _middle(ordered: Floats, counts: Counts) -> Floats:
     return found[:, None]
 
 
-def _clip(packed: Floats, ordered: Floats, counts: Counts) -> Floats:
-    """Limit each row to its median and `CLIP` robust standard deviations on both sides; a constant row stays."""
+def without_outliers(packed: Floats, counts: Counts) -> Floats:
+    """Limit each value to `CLIP` robust standard deviations about the running median, which keeps steps."""
     import numpy as np
 
-    middle = _middle(ordered, counts)
-    spread = CLIP * 1.4826 * _middle(_ordered(np.abs(packed - middle)), counts)
+    columns = packed.shape[1]
+    width = min(AROUND, columns)
+    starts = np.clip(np.arange(columns) - width // 2, 0, np.maximum(counts - width, 0)[:, None])
+    views = np.lib.stride_tricks.sliding_window_view(packed, width, axis=1)
+    middles = np.partition(views, width // 2, axis=2)[:, :, width // 2]
+    running = np.take_along_axis(middles, starts, axis=1)
+    return _clip(packed, running, counts, CLIP)
+
+
+def within_reach(packed: Floats, counts: Counts) -> Floats:
+    """Limit each value to `REACH` robust standard deviations about the median of its row, which keeps two levels."""
+    return _clip(packed, _middle(_ordered(packed), counts), counts, REACH)
+
+
+def _clip(packed: Floats, middle: Floats, counts: Counts, reach: float) -> Floats:
+    """Limit each row to so many robust standard deviations about the middle; an exact row stays."""
+    import numpy as np
+
+    spread = reach * 1.4826 * _middle(_ordered(np.abs(packed - middle)), counts)
     spread[spread == 0] = np.inf
     found: Floats = np.clip(packed, middle - spread, middle + spread)
     return found
@@ -126,7 +155,7 @@ def _window(sums: Floats, squares: Floats, width: int, bound: float) -> Flags:
     within = squares[:, ends] - squares[:, firsts] - new**2 / width - old**2 / past
     variance = np.maximum(within, 0) / (width + past - 2) + RESOLUTION**2
     apart = (new / width - old / past) ** 2 / (1 / width + 1 / past)
-    limit = stdtrit(width + past - 2, bound * np.minimum(1, (past / ENOUGH_PAST) ** 4) / 2)
+    limit = stdtrit(width + past - 2, bound * np.minimum(1, (past / ENOUGH_PAST) ** 6) / 2)
     found: Flags = (apart >= variance * limit**2).any(axis=1)
     return found
 

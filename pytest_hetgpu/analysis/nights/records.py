@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 
-class SeriesShape(str, enum.Enum):
+class CourseShape(str, enum.Enum):
     """The course of a series over its nights."""
 
     STEADY = "steady"
@@ -87,13 +87,13 @@ class SeriesChange:
         known: number of nights with a value.
         level: median since the last step, or of all nights; None without a value.
         noise: relative standard deviation between nights about the course; None if the values are too few.
-        steps: the changes of the level, oldest first; only for `SeriesShape.STEPS`.
-        drift: end of the fitted line in units of its start; only for `SeriesShape.DRIFT`.
-        levels: the two levels; only for `SeriesShape.TWO_LEVELS`.
+        steps: the changes of the level, oldest first; only for `CourseShape.STEPS`.
+        drift: end of the fitted line in units of its start; only for `CourseShape.DRIFT`.
+        levels: the two levels; only for `CourseShape.TWO_LEVELS`.
 
     """
 
-    shape: SeriesShape
+    shape: CourseShape
     known: int
     level: float | None = None
     noise: float | None = None
