@@ -9,6 +9,7 @@ const VERDICTS = {
 const AXES = [...new Set(CELLS.flatMap((cell) => Object.keys(cell.axes || {})))];
 const FILTERS = [
   ...(FACTS.matrices.length > 1 ? [["matrix", (cell) => cell.matrix]] : []),
+  ...(Object.keys(FACTS.sites || {}).length && !AXES.includes("site") ? [["site", (cell) => FACTS.sites[cell.matrix]]] : []),
   ...AXES.map((axis) => [axis, (cell) => (cell.axes || {})[axis]]),
   ["verdict", (cell) => cell.verdict], ["outcome", (cell) => cell.kind], ["signature", (cell) => cell.key],
 ];
