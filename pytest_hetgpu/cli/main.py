@@ -89,9 +89,7 @@ def _parser() -> argparse.ArgumentParser:
     bundle.add_argument("wanted", metavar="CELL|KEY", help="a cell's name, or the key of a signature")
     bundle.add_argument("-o", "--output", type=Path, metavar="FILE", help="the archive (KEY.tar.gz here)")
     bundle.set_defaults(run=_bundle)
-    boundary = commands.add_parser("boundary", help="print under which condition cells of stored runs fail")
-    boundary.add_argument("folders", type=Path, nargs="+", metavar="RUN", help="runs' folders, like reports/latest")
-    boundary.set_defaults(run=_boundary)
+    _add_boundary(commands.add_parser("boundary", help="print under which condition cells of stored runs fail"))
     _add_merge(commands.add_parser("merge", help="make one report and one history of runs of several sites"))
     _add_init(commands.add_parser("init", help="write a first matrix of what is here, and of your program"))
     doctor = commands.add_parser("doctor", help="look at this machine, or at an inventory's hosts: what may break jobs")
@@ -110,6 +108,11 @@ def _add_init(init: argparse.ArgumentParser) -> None:
     init.add_argument("--yes", action="store_true", help="ask nothing")
     init.add_argument("--force", action="store_true", help="replace files that exist")
     init.set_defaults(run=_init)
+
+
+def _add_boundary(boundary: argparse.ArgumentParser) -> None:
+    boundary.add_argument("folders", type=Path, nargs="+", metavar="RUN", help="runs' folders, like reports/latest")
+    boundary.set_defaults(run=_boundary)
 
 
 def _add_merge(merge: argparse.ArgumentParser) -> None:

@@ -177,18 +177,18 @@ def _lines(runs: Sequence[SiteRun], record: RunRecord) -> Iterator[str]:
         cells = [cell for cell in record.cells if record.sites.get(cell.matrix) == run.site]
         open_cells = sum(cell.state in (CellState.STARTED, CellState.FINISHED) for cell in cells)
         if any(run.writers.values()):
-            yield f"{run.site}: still running, {open_cells} cells have not ended: merge again after its end"
+            yield f"{run.site}: still running; {open_cells} of its cells had begun: merge again after its end"
         elif open_cells:
-            yield f"{run.site}: {open_cells} cells were cut short"
+            yield f"{run.site}: cut short: {open_cells} of {len(cells)} cells"
         pending = len(RunFolder(run.folder.resolve()).unpublished_logs())
         if pending:
-            yield f"{run.site}: {pending} logs are not redacted yet and left out: first run hetgpu report {run.folder}"
+            yield f"{run.site}: left out as not redacted: {pending} logs; first run hetgpu report {run.folder}"
 
 
 def _ending(output: Path, record: RunRecord, history: MergedHistory) -> Iterator[str]:
     counted = Counter(cell.outcome.verdict.value.replace("_", " ") for cell in record.cells)
     yield from (f"history: {note}" for note in history.notes)
     runs = ", ".join(f"{count} of {site or 'no site'}" for site, count in history.runs.items())
-    yield f"history: runs: {runs}; hetgpu history --reports {output} prints them"
+    yield f"history: {history.runs.total()} runs, {runs}: hetgpu history --reports {output}"
     verdicts = ", ".join(f"{count} {verdict}" for verdict, count in counted.items())
     yield f"{len(record.cells)} cells of {len(record.merged)} sites ({verdicts or 'none'}): {output}/index.html"
