@@ -101,8 +101,11 @@ def _is_folder(path: Path) -> bool:
 def _read(folder: Path) -> RunRecord:
     if not _is_folder(folder):
         raise UsageError(f"{folder}: no such folder")
-    refuse_links(folder)
-    record = read_run(folder)
+    try:
+        refuse_links(folder)
+        record = read_run(folder)
+    except OSError as error:
+        raise UsageError(f"{error.filename or folder}: {error.strerror}") from None
     if record.merged:
         raise UsageError(f"{folder} was merged from several runs: give these runs, and their folders")
     return record

@@ -6,12 +6,14 @@ import json
 from contextlib import closing
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 from pytest_hetgpu.errors import UsageError
+from pytest_hetgpu.store import event_log
 from pytest_hetgpu.store.cells import read_run
 from pytest_hetgpu.store.event_log import LONGEST_LINE
-from pytest_hetgpu.store.events import MatrixFile
+from pytest_hetgpu.store.events import MatrixFile, journal_schema
 from pytest_hetgpu.store.folder import LONGEST_NAME, RunFolder
 from pytest_hetgpu.store.journal import Journal
 from pytest_hetgpu.store.merge import SiteRun, copy_runs, is_merged
@@ -43,7 +45,7 @@ def test_long_labels_stay_different(tmp_path: Path) -> None:
 def test_the_sites_of_one_matrix_follow_each_other(tmp_path: Path) -> None:
     def with_matrix(run: SiteRun, name: str) -> SiteRun:
         path = run.folder / "journal" / "main.jsonl"
-        path.write_text(path.read_text().replace('"cell-b"', '"x"').replace('"matrix":"aws"', f'"matrix":"{name}"'))
+        path.write_text(path.read_text().replace('"matrix":"aws"', f'"matrix":"{name}"'))
         return SiteRun(run.site, run.folder, read_run(run.folder))
 
     runs = [
@@ -95,6 +97,32 @@ def test_a_job_that_cannot_be_read_is_copied_as_it_is(tmp_path: Path) -> None:
     found = [RunFolder(tmp_path).job(f"amd.{label}").read_text() for label in texts]
     assert found[:2] == ["{", "[]"]
     assert json.loads(found[2]) == {"job": {"matrix": 3}}
+
+
+def test_every_line_fits_the_published_schema(tmp_path: Path) -> None:
+    copy_runs([site_run(tmp_path / name, name, "p-t-w") for name in ("amd", "nv")], tmp_path)
+    validator = jsonschema.Draft202012Validator(journal_schema())
+    found = {
+        path.name: [json.loads(line) for line in path.read_text().splitlines()]
+        for path in (tmp_path / "journal").iterdir()
+    }
+    assert found.keys() == {"main@amd.jsonl", "main@nv.jsonl", "merge.jsonl"}
+    for events in found.values():
+        for event in events:
+            validator.validate(event)
+    assert [(event["event"], event["site"], event["part"]) for event in found["merge.jsonl"]] == [
+        ("merged", "amd", 0),
+        ("merged", "nv", 1),
+    ]
+
+
+def test_an_earlier_version_would_read_all_but_the_sites(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    copy_runs([site_run(tmp_path / name, name, "p-t-w") for name in ("amd", "nv")], tmp_path)
+    cells = read_run(tmp_path).cells
+    known = {name: kind for name, kind in event_log.EVENTS.items() if name != "merged"}
+    monkeypatch.setattr(event_log, "EVENTS", known)
+    record = read_run(tmp_path)
+    assert (record.cells, record.unread, record.merged) == (cells, {"newer": 2}, ())
 
 
 def test_only_a_merge_is_one(tmp_path: Path) -> None:
