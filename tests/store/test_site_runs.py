@@ -10,10 +10,9 @@ import jsonschema
 import pytest
 
 from pytest_hetgpu.errors import UsageError
-from pytest_hetgpu.store import event_log
 from pytest_hetgpu.store.cells import read_run
 from pytest_hetgpu.store.event_log import LONGEST_LINE
-from pytest_hetgpu.store.events import MatrixFile, journal_schema
+from pytest_hetgpu.store.events import EVENTS, MatrixFile, journal_schema
 from pytest_hetgpu.store.folder import LONGEST_NAME, RunFolder
 from pytest_hetgpu.store.journal import Journal
 from pytest_hetgpu.store.merge import SiteRun, copy_runs, is_merged
@@ -119,8 +118,8 @@ def test_every_line_fits_the_published_schema(tmp_path: Path) -> None:
 def test_an_earlier_version_would_read_all_but_the_sites(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     copy_runs([site_run(tmp_path / name, name, "p-t-w") for name in ("amd", "nv")], tmp_path)
     cells = read_run(tmp_path).cells
-    known = {name: kind for name, kind in event_log.EVENTS.items() if name != "merged"}
-    monkeypatch.setattr(event_log, "EVENTS", known)
+    known = {name: kind for name, kind in EVENTS.items() if name != "merged"}
+    monkeypatch.setattr("pytest_hetgpu.store.event_log.EVENTS", known)
     record = read_run(tmp_path)
     assert (record.cells, record.unread, record.merged) == (cells, {"newer": 2}, ())
 
