@@ -71,9 +71,8 @@ def _parser() -> argparse.ArgumentParser:
     bundle.add_argument("wanted", metavar="CELL|KEY", help="a cell's name, or the key of a signature")
     bundle.add_argument("-o", "--output", type=Path, metavar="FILE", help="the archive (KEY.tar.gz here)")
     bundle.set_defaults(run=_bundle)
-    boundary = commands.add_parser("boundary", help="print under which condition cells of stored runs fail")
-    boundary.add_argument("folders", type=Path, nargs="+", metavar="RUN", help="runs' folders, like reports/latest")
-    boundary.set_defaults(run=_boundary)
+    _add_boundary(commands.add_parser("boundary", help="print under which condition cells of stored runs fail"))
+    _add_merge(commands.add_parser("merge", help="make one report and one history of runs of several sites"))
     _add_init(commands.add_parser("init", help="write a first matrix of what is here, and of your program"))
     doctor = commands.add_parser("doctor", help="look at this machine, or at an inventory's hosts: what may break jobs")
     doctor.add_argument("--inventory", metavar="FILE", help="look at the hosts of this file, or of KIND:PATH")
@@ -123,6 +122,20 @@ def _add_init(init: argparse.ArgumentParser) -> None:
     init.add_argument("--yes", action="store_true", help="ask nothing")
     init.add_argument("--force", action="store_true", help="replace files that exist")
     init.set_defaults(run=_init)
+
+
+def _add_boundary(boundary: argparse.ArgumentParser) -> None:
+    boundary.add_argument("folders", type=Path, nargs="+", metavar="RUN", help="runs' folders, like reports/latest")
+    boundary.set_defaults(run=_boundary)
+
+
+def _add_merge(merge: argparse.ArgumentParser) -> None:
+    merge.add_argument("runs", nargs="+", metavar="RUN", help="a run's folder, or NAME=FOLDER with its site's name")
+    merge.add_argument(
+        "-o", "--output", type=Path, required=True, metavar="FOLDER", help="the new folder: a run like any other"
+    )
+    merge.add_argument("--force", action="store_true", help="replace FOLDER if it is an earlier merge")
+    merge.set_defaults(run=_merge)
 
 
 def _add_compare(compare: argparse.ArgumentParser) -> None:
@@ -253,6 +266,13 @@ def _compare(parsed: argparse.Namespace) -> int:
 
     where = run_places(parsed.reports, parsed.history, os.environ)
     return run(parsed.before, parsed.after, where, CompareOptions(parsed.tolerance, parsed.common, parsed.json), print)
+
+
+def _merge(parsed: argparse.Namespace) -> int:
+    from pytest_hetgpu.cli.merge import MergeOptions, run
+    from pytest_hetgpu.store.text import escape_controls
+
+    return run(parsed.runs, MergeOptions(parsed.output, parsed.force), lambda line: print(escape_controls(line)))
 
 
 def _history(parsed: argparse.Namespace) -> int:

@@ -6,7 +6,7 @@ import itertools
 import math
 import os
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -73,7 +73,7 @@ def rejudge(
     refuse_links(run)
     record = read_run(run)
     _register_run_secrets(record.sessions if folder.unpublished_logs() else ())
-    basis = _basis(run, record.sessions, added, signatures)
+    basis = _bases(run, record, added, signatures)
     changed = 0
     # These events follow all earlier ones. In a run that is still going, they precede all later ones.
     part = record.part + (not writer_lock.writer_alive(run / "journal" / "main.jsonl"))
@@ -81,7 +81,7 @@ def rejudge(
         for cell in record.cells:
             folder.redact_again(cell.label)
             try:
-                after = _rejudge_cell(cell, folder, basis)
+                after = _rejudge_cell(cell, folder, basis(cell))
             except RecordError as error:
                 yield f"{cell.label}: stays as it was judged: {error}"
                 continue
@@ -94,7 +94,7 @@ def rejudge(
                 yield _change(cell.label, before, after)
     if anonymous:
         anonymity.mark_anonymous(run)
-    yield from _rebuild(folder, record, history)
+    yield from rebuild(folder, record, history)
     yield f"{changed} verdicts changed; reports rebuilt in {run}"
     if history:
         from pytest_hetgpu.store.history import put
@@ -108,8 +108,11 @@ def _change(label: str, before: Outcome, after: Outcome) -> str:
     return f"{label}: was {was}, is {now}: {after.why}"
 
 
-def _rebuild(folder: RunFolder, record: RunRecord, history: Path | None) -> Iterator[str]:
-    """Build the reports of a run from its journal. Yield a line if logs are missing."""
+def rebuild(folder: RunFolder, record: RunRecord, history: Path | None = None) -> Iterator[str]:
+    """Build the reports of a run from its journal, and the runs before it in `history`.
+
+    Yield a line if logs are missing.
+    """
     commands = {(cell.matrix, cell.label): _rerun_command(cell, record.sessions) for cell in record.cells}
     lost = missing_logs(record, folder)
     if lost:
@@ -167,6 +170,19 @@ def _rejudge_attempt(
         read_job(folder.job(label)), replace(result, output=str(log)), basis.known, further, basis.own
     )
     return str(log.relative_to(folder.path)), outcome
+
+
+def _bases(
+    run: Path, record: RunRecord, added: Sequence[Path], signatures: Sequence[Path]
+) -> Callable[[CellRecord], _Basis]:
+    """Return a function from a cell to its basis. Each site of a merged run has its own."""
+    sites = record.sites
+    sessions: dict[str, list[SessionStarted]] = {"": []}
+    for session in record.sessions:
+        place = next((sites[one.name] for one in session.matrices if one.name in sites), "")
+        sessions.setdefault(place, []).append(session)
+    found = {site: _basis(run, several, added, signatures) for site, several in sessions.items()}
+    return lambda cell: found.get(sites.get(cell.matrix, ""), found[""])
 
 
 def _basis(run: Path, sessions: Sequence[SessionStarted], added: Sequence[Path], signatures: Sequence[Path]) -> _Basis:

@@ -84,7 +84,7 @@ def _render_within(record: RunRecord, writer: _CaseWriter) -> bytes:
     root = _xunit2.JUnitXml("pytest-hetgpu")  # its attributes are those of the published schemas
     for (matrix, placement), cells in suites.items():
         suite = _xml.TestSuite(one_line(f"{matrix}.{placement}" if several else placement))
-        suite.hostname = one_line(record.sessions[-1].host) if record.sessions else "localhost"
+        suite.hostname = one_line(_host(record, matrix))
         suite.timestamp = _timestamp(cells, record)
         for cell in cells:
             suite.append(writer.case(cell))
@@ -93,6 +93,13 @@ def _render_within(record: RunRecord, writer: _CaseWriter) -> bytes:
     out = io.BytesIO()
     root.write(out)
     return out.getvalue()
+
+
+def _host(record: RunRecord, matrix: str) -> str:
+    """Return the last host of pytest with this matrix, else the last one."""
+    every = [session.host for session in record.sessions]
+    had = [session.host for session in record.sessions if any(one.name == matrix for one in session.matrices)]
+    return next(reversed(had or every), "localhost")
 
 
 @dataclass

@@ -128,6 +128,11 @@ def _matrices(record: RunRecord) -> list[str]:
 
 
 def _sentence(record: RunRecord) -> str:
+    if record.merged:
+        from pytest_hetgpu.reporting.sites import site_lines
+
+        lines = "\n".join(f"- {escape_markdown(line, 1000)}" for line in site_lines(record))
+        return f"Runs of {len(record.merged)} sites:\n\n{lines}"
     files = {matrix.name: matrix.file for session in record.sessions for matrix in session.matrices}
     named = [
         f"{escape_markdown(name)} ({code(files[name])})" if name in files else escape_markdown(name)

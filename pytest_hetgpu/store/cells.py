@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -24,6 +25,7 @@ from pytest_hetgpu.store.events import (
     Controlled,
     Event,
     Finished,
+    Merged,
     Planned,
     Sampled,
     SessionStarted,
@@ -112,6 +114,13 @@ class RunRecord:
     trials: tuple[Tried, ...] = ()
     smallest: tuple[Shrunk, ...] = ()
     bisected: tuple[Bisected, ...] = ()
+    #: the runs of several sites that were merged into this one
+    merged: tuple[Merged, ...] = ()
+
+    @property
+    def sites(self) -> Mapping[str, str]:
+        """The site of each matrix of a merged run."""
+        return {matrix: one.site for one in self.merged for matrix in one.matrices}
 
     @property
     def tried(self) -> tuple[Tried | Shrunk, ...]:
@@ -153,7 +162,12 @@ def read_run(run_folder: Path, before: int | None = None) -> RunRecord:
         identity = (event.matrix, event.scenario)
         record = cells.get(identity) or CellRecord(*identity, label=event.scenario)
         cells[identity] = replace(_apply(record, event, entry.epoch), writer=entry.writer, part=entry.part)
-    concluded = (_with_interruption(record, run_folder, sessions.get(record.part)) for record in cells.values())
+    merged = tuple(_of(Merged, of_run))
+    writers = {writer: alive for one in merged for writer, alive in one.writers.items()}
+    concluded = (
+        _with_interruption(record, sessions.get(record.part), partial(_is_alive, run_folder, writers))
+        for record in cells.values()
+    )
     ordered = sorted(concluded, key=lambda r: math.inf if r.position is None else r.position)
     return RunRecord(
         tuple(ordered),
@@ -164,6 +178,7 @@ def read_run(run_folder: Path, before: int | None = None) -> RunRecord:
         tuple(_of(Tried, of_run)),
         tuple(_of(Shrunk, of_run)),
         tuple(_of(Bisected, of_run)),
+        merged,
     )
 
 
@@ -224,7 +239,16 @@ def _with_plan(record: CellRecord, event: Planned | Skipped) -> CellRecord:
     )
 
 
-def _with_interruption(record: CellRecord, folder: Path, session: SessionStarted | None) -> CellRecord:
+def _is_alive(run_folder: Path, merged: Mapping[str, bool | None], writer: str) -> bool | None:
+    """Return whether a writer of a run lives, or lived when its run was merged into this one."""
+    if writer in merged:
+        return merged[writer]
+    return writer_lock.writer_alive(run_folder / "journal" / f"{writer}.jsonl")
+
+
+def _with_interruption(
+    record: CellRecord, session: SessionStarted | None, is_alive: Callable[[str], bool | None]
+) -> CellRecord:
     """Turn a cell in flight into a new failure of unknown kind. Never turn it into a pass."""
     if record.state not in (CellState.STARTED, CellState.FINISHED):
         return record
@@ -233,9 +257,9 @@ def _with_interruption(record: CellRecord, folder: Path, session: SessionStarted
     if record.result:
         why += f"; its command had ended with return code {record.result.returncode}"
     if record.pid is not None:
-        who = f"process {record.pid} ({record.writer}){f' on {session.host}' if session else ''}"
-        living = writer_lock.writer_alive(folder / "journal" / f"{record.writer}.jsonl")
-        why += f"; {who}, which ran it, {_WRITER_STATES[living]}"
+        name = record.writer.partition("@")[0]  # in a merged run, the site follows
+        who = f"process {record.pid} ({name}){f' on {session.host}' if session else ''}"
+        why += f"; {who}, which ran it, {_WRITER_STATES[is_alive(record.writer)]}"
     seconds = record.result.seconds if record.result else 0.0
     outcome = Outcome(Kind.UNKNOWN, Verdict.NEW, why=why, seconds=seconds, attempts=record.attempts)
     return replace(record, outcome=outcome)

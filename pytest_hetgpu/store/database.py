@@ -136,6 +136,19 @@ def connect(path: Path) -> Iterator[Database]:
         raise HistoryError(f"{path} is damaged ({damage})") from None
 
 
+def snapshot(path: Path, copy: Path) -> None:
+    """Copy the file, which is never changed, in a state between transactions. Raises HistoryError."""
+    try:
+        with (
+            _history_errors(path),
+            closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", timeout=BUSY_TIMEOUT, uri=True)) as source,
+            closing(sqlite3.connect(copy)) as target,
+        ):
+            source.backup(target)
+    except _DamagedFileError as damage:
+        raise HistoryError(f"{path} is damaged ({damage})") from None
+
+
 def _version(db: sqlite3.Connection, path: Path) -> int:
     """Return how many migrations the file has seen. Raises HistoryError for a foreign or newer file."""
     version, owner = (int(db.execute(f"PRAGMA {name}").fetchone()[0]) for name in ("user_version", "application_id"))

@@ -45,7 +45,7 @@ def read_events(journals: Path) -> tuple[list[LoggedEvent], Counter[str]]:
 def _read_journal(path: Path, unread: Counter[str]) -> Iterator[LoggedEvent]:
     latest: tuple[float, ...] = ()
     try:
-        for line in _lines(path):
+        for line in lines(path):
             try:
                 entry = _parse(line, path.stem)
             except _UnreadableLineError as reason:
@@ -57,8 +57,8 @@ def _read_journal(path: Path, unread: Counter[str]) -> Iterator[LoggedEvent]:
         unread["damaged"] += 1
 
 
-def _lines(path: Path) -> Iterator[bytes]:
-    """Yield the lines that are not blank; cut those that are too long to be ours."""
+def lines(path: Path) -> Iterator[bytes]:
+    """Yield the lines of a journal that are not blank; cut those that are too long. Raises OSError."""
     if not path.is_file():
         return
     with path.open("rb") as file:

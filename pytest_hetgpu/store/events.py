@@ -258,6 +258,22 @@ class HealthReported:
     ready: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """The run of a site that was merged into this one, with its first `host`.
+
+    `matrices` are its matrices by their names here, `NAME@SITE`.
+    """
+
+    site: str
+    #: the id of the run
+    run: str
+    host: str
+    matrices: Mapping[str, str] = field(default_factory=dict)
+    #: whether each writer was alive, by its name here; null if unknown
+    writers: Mapping[str, bool | None] = field(default_factory=dict)
+
+
 CellEvent = Planned | Started | Finished | Attempted | Judged | Accepted | Skipped | Controlled
 Event = (
     SessionStarted
@@ -268,6 +284,7 @@ Event = (
     | BandwidthMeasured
     | HealthReported
     | WaitingForHost
+    | Merged
     | CellEvent
 )
 
@@ -288,6 +305,7 @@ EVENTS: Mapping[str, type[Event]] = {
     "shrunk": Shrunk,
     "bisected": Bisected,
     "skipped": Skipped,
+    "merged": Merged,
 }
 NAMES: Mapping[type[Event], str] = {cls: name for name, cls in EVENTS.items()}
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pytest_hetgpu.analysis.cell_history import changes_between
 from pytest_hetgpu.analysis.nights.change_points import find_changes
-from pytest_hetgpu.analysis.nights.records import NightSeries, SeriesChange, SeriesShape
+from pytest_hetgpu.analysis.nights.records import CourseShape, NightSeries, SeriesChange
 from pytest_hetgpu.store.past_runs import PastCell, PastRuns
 from pytest_hetgpu.store.past_speeds import PastSpeed, PastSpeeds
 
@@ -42,7 +42,7 @@ def moved(histories: Sequence[SpeedHistory]) -> Mapping[PastCell, tuple[SpeedHis
     """Return what is not steady, by cell."""
     found: dict[PastCell, list[SpeedHistory]] = {}
     for one in histories:
-        if one.change.shape not in (SeriesShape.STEADY, SeriesShape.TOO_FEW):
+        if one.change.shape not in (CourseShape.STEADY, CourseShape.TOO_FEW):
             found.setdefault(one.cell, []).append(one)
     return {cell: tuple(several) for cell, several in found.items()}
 

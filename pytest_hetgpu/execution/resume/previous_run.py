@@ -77,6 +77,8 @@ def reusable_before(folder: Path, part: int) -> Reusable:
 
 
 def _check(folder: Path, record: RunRecord, basis: Mapping[str, str]) -> None:
+    if record.merged:
+        raise UsageError(f"{folder} cannot be resumed: it was merged from runs of several sites; resume these runs")
     newer = record.unread.get("newer", 0)
     if newer:
         raise UsageError(

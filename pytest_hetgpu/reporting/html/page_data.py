@@ -53,6 +53,8 @@ def page_data(
         "samples": [
             one_line(f"Sample of {one.matrix} ({one.strategy}): {one.text}.") for one in record.samples.values()
         ],
+        "sites": {one_line(matrix): one_line(site) for matrix, site in record.sites.items()},
+        "site_lines": _sites(record),
         "scaling": _curves(record),
         "tests": _tests(record),
         "bisected": [one_line(one.line, LONGEST_TEXT) for one in record.bisected],
@@ -63,6 +65,14 @@ def page_data(
         "changes": list(_changes(record, earlier)) if earlier else [],
         "baseline": one_line(earlier.name) if earlier else "",
     }
+
+
+def _sites(record: RunRecord) -> list[str]:
+    if not record.merged:
+        return []
+    from pytest_hetgpu.reporting.sites import site_lines
+
+    return list(site_lines(record, stacks=False))
 
 
 def _curves(record: RunRecord) -> list[dict[str, Any]]:

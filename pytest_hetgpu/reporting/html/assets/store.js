@@ -9,7 +9,8 @@ const VERDICTS = {
 const AXES = [...new Set(CELLS.flatMap((cell) => Object.keys(cell.axes || {})))];
 const FILTERS = [
   ...(FACTS.matrices.length > 1 ? [["matrix", (cell) => cell.matrix]] : []),
-  ["site", (cell) => cell.site], ["history", (cell) => cell.state],
+  ...(AXES.includes("site") ? [] : [["site", (cell) => cell.site || (FACTS.sites || {})[cell.matrix]]]),
+  ...(AXES.includes("history") ? [] : [["history", (cell) => cell.state]]),
   ...AXES.map((axis) => [axis, (cell) => (cell.axes || {})[axis]]),
   ["verdict", (cell) => cell.verdict], ["outcome", (cell) => cell.kind], ["signature", (cell) => cell.key],
 ];
