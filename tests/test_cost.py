@@ -121,7 +121,8 @@ def test_one_cell_imports_starts_and_writes_what_it_needs(tmp_path: Path) -> Non
 
 def test_a_further_cell_starts_its_command_alone_and_writes_few_files(tmp_path: Path) -> None:
     # Each is the first run of its history: a later one reads the earlier.
-    one, more = (of_cells(folder, cells) for cells in (1, 11) if (folder := tmp_path / str(cells)).mkdir() is None)
+    (tmp_path / "more").mkdir()
+    one, more = of_cells(tmp_path, 1), of_cells(tmp_path / "more", 11)
     per_cell = {name: (count - one.counts.get(name, 0)) / 10 for name, count in more.counts.items()}
     # Its output, job.json before and after, the two files of its host's lease, and whose its temporary folder is.
     assert per_cell["written"] <= 6
