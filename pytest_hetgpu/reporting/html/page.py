@@ -1,7 +1,7 @@
 """The pages of a run and of many nights: a template for each, with its style, its scripts and its data.
 
 Charts are drawn by plotly. Its script is compressed in the page, and the browser unpacks it for the first visible
-chart. So a page of thousands of cells opens at once.
+chart. So are the measurements of many nights. So a page of thousands of cells opens at once.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import gzip
 import importlib.util
+import json
 from collections.abc import Mapping
 from functools import cache
 from importlib import resources
@@ -30,7 +31,16 @@ SCRIPTS = (
     "filters.js",
     "main.js",
 )
-NIGHT_SCRIPTS = ("dom.js", "store.js", "charts.js", "filters.js", "night_grid.js", "night_cell.js", "nights.js")
+NIGHT_SCRIPTS = (
+    "dom.js",
+    "store.js",
+    "charts.js",
+    "filters.js",
+    "night_grid.js",
+    "night_cell.js",
+    "night_keys.js",
+    "nights.js",
+)
 """The scripts of the page of nights."""
 
 
@@ -48,7 +58,8 @@ def render(facts: Mapping[str, Any]) -> str:
 def render_nights(facts: Mapping[str, Any]) -> str:
     """Render the page of nights from the result of `nights_data`."""
     return template("nights.html.j2").render(
-        facts=facts,
+        facts={name: value for name, value in facts.items() if name != "numbers"},
+        numbers=_packed(json.dumps(facts["numbers"], separators=(",", ":"), allow_nan=False).encode("ascii"), 9),
         style=_read_asset("style.css"),
         script=Markup("\n").join(_read_asset(name) for name in NIGHT_SCRIPTS),
         charts=packed_charts() if any("speeds" in cell for cell in facts["cells"]) else "",
@@ -76,5 +87,9 @@ def packed_charts() -> str:
     for place in places or ():
         script = Path(place) / "package_data" / "plotly.min.js"
         if script.is_file():
-            return base64.b64encode(gzip.compress(script.read_bytes(), 4, mtime=0)).decode("ascii")
+            return _packed(script.read_bytes(), 4)
     return ""
+
+
+def _packed(data: bytes, level: int) -> str:
+    return base64.b64encode(gzip.compress(data, level, mtime=0)).decode("ascii")

@@ -1,14 +1,18 @@
 // Charts, and bandwidth over message size. plotly is unpacked when the first chart is to be seen.
 let plotly = null;
+async function unpack(id) {
+  const packed = document.getElementById(id).textContent.trim();
+  if (!packed || typeof DecompressionStream === "undefined") return "";
+  const bytes = Uint8Array.from(atob(packed), (letter) => letter.charCodeAt(0));
+  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
+}
 async function charts() {
   if (!plotly) {
     plotly = (async () => {
-      const packed = document.getElementById("charts").textContent.trim();
-      if (!packed || typeof DecompressionStream === "undefined") return null;
-      const bytes = Uint8Array.from(atob(packed), (letter) => letter.charCodeAt(0));
-      const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+      const text = await unpack("charts");
+      if (!text) return null;
       const script = document.createElement("script");
-      script.textContent = await new Response(stream).text();
+      script.textContent = text;
       document.head.append(script);
       return window.Plotly || null;
     })();
