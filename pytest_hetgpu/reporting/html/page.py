@@ -16,7 +16,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template, select_autoescape
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 SCRIPTS = (
@@ -70,7 +70,7 @@ def render_nights(facts: Mapping[str, Any]) -> str:
 def template(name: str = "index.html.j2") -> Template:
     """Return the template of a page, compiled once."""
     loader = PackageLoader("pytest_hetgpu.reporting.html", "assets")
-    made = Environment(loader=loader, autoescape=select_autoescape(), undefined=StrictUndefined)
+    made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined)
     return made.get_template(name)
 
 

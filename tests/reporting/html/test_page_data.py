@@ -176,3 +176,12 @@ def test_what_carried_the_data_is_told_by_path(folder: RunFolder) -> None:
     found = facts(folder, ucx=replace(PASSED, carried=carried), ob1=PASSED)
     assert found["ucx"]["carried"] == "ucx/cma + ucx/posix (on-host), ucx/tcp (off-host)"
     assert "carried" not in found["ob1"]
+
+
+def test_names_of_matrices_and_hosts_are_no_markup(folder: RunFolder) -> None:
+    found = {**page_data(read_run(folder.path), folder, RERUN, (), None), "hosts": ["<b>host</b>"]}
+    made = page.render({**found, "matrices": [["<script>alert(1)</script>", "<i>file</i>"]]})
+    assert "<script>alert" not in made
+    assert "<b>host" not in made
+    assert "<i>file" not in made
+    assert "&lt;script&gt;alert(1)" in made
