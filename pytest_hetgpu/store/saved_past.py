@@ -71,8 +71,9 @@ def _decode(data: Mapping[str, Any]) -> PastRuns:
     runs = tuple(from_json(PastRun, one) for one in data["runs"])
     cells = {}
     for matrix, scenario, streaks in data["cells"]:
-        found = [None if number is None else outcomes[number] for number, count in streaks for _ in range(count)]
-        if len(found) != len(runs):
-            raise ValueError(f"{scenario}: outcomes of {len(found)} runs, not of {len(runs)}")
+        # A damaged count must not fill the memory.
+        if any(count < 1 for _, count in streaks) or sum(count for _, count in streaks) != len(runs):
+            raise ValueError(f"{scenario}: no outcomes of {len(runs)} runs")
+        found = (None if number is None else outcomes[number] for number, count in streaks for _ in range(count))
         cells[PastCell("", str(matrix), str(scenario))] = tuple(found)
     return PastRuns(runs, cells)
