@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from pytest_hetgpu.analysis.cell_history import WIRE, CellHistory, cell_history
 from pytest_hetgpu.analysis.nights.failures import (
@@ -114,7 +115,7 @@ class _PageValues:
 
 
 def _unique(names: Iterable[str]) -> list[str]:
-    """Number the names that are equal once they are cut and redacted: the address of the page has them."""
+    """Return names for the address of the page: those that are equal once they are cut get a number."""
     found: dict[str, None] = {}
     for name in names:
         numbered = (f"{name} ({number})" for number in itertools.count(2))
@@ -137,7 +138,6 @@ def _runs(past: PastRuns, settings: _Shared, beside: Path) -> list[dict[str, Any
 
 
 def _run(run: PastRun, site: str, settings: _Shared, beside: Path) -> dict[str, Any]:
-    page = Path(run.folder, "index.html")
     found: dict[str, Any] = {
         "id": one_line(run.id, LONGEST_TEXT),
         "started": run.started,
@@ -145,11 +145,21 @@ def _run(run: PastRun, site: str, settings: _Shared, beside: Path) -> dict[str, 
     }
     if site:
         found["site"] = site
-    if run.folder and page.is_file():
-        found["page"] = Path(os.path.relpath(page, beside.resolve())).as_posix()
+    if page := _page(run.folder, beside):
+        found["page"] = page
         # A run of several matrices has their names in the labels of its cells.
         found["several"] = sum(name.startswith("matrix ") for name in run.shared) > 1
     return found
+
+
+def _page(folder: str, beside: Path) -> str:
+    """Return the address of the page of a run, as seen from a folder; "" if it is not kept."""
+    page = Path(folder, "index.html")
+    try:
+        kept = bool(folder) and page.is_file()
+    except (OSError, ValueError):  # no name that a file may have
+        kept = False
+    return quote(os.fsencode(os.path.relpath(page, beside.resolve()))) if kept else ""
 
 
 def _cell(past: PastRuns, cell: PastCell, shared: _PageValues, speeds: Iterable[SpeedHistory]) -> dict[str, Any]:

@@ -34,15 +34,19 @@ function changesBefore(cell, place) {
   const was = outcomesOf(cell)[last];
   return [...differences(was.facts, now.facts), ...known(was.nodes, now.nodes), ...changesOfRuns(last, place)];
 }
-function turn(cell, place, text) {
+// A link to the next run that has the cell.
+function turn(cell, from, by, text) {
+  const every = outcomesOf(cell);
+  let place = from + by;
+  while (RUNS[place] && !every[place]) place += by;
   return RUNS[place] ? h("a", { href: address({ cell: cell.id, run: String(place) }), class: "turn" }, text) : "";
 }
 function runOf(cell, place) {
   const run = RUNS[place];
   if (!run) return "";
   const one = outcomesOf(cell)[place];
-  const head = h("h3", {}, `${place === RUNS.length - 1 ? "Newest run" : "Run"} of ${day(run)} UTC `, one ? h("span", { class: `badge ${one.verdict}` }, VERDICTS[one.verdict][1]) : "",
-    " ", turn(cell, place - 1, "earlier"), " ", turn(cell, place + 1, "later"));
+  const head = h("h3", {}, `${place === newestOf(cell) ? "Newest run" : "Run"} of ${day(run)} UTC `, one ? h("span", { class: `badge ${one.verdict}` }, VERDICTS[one.verdict][1]) : "",
+    " ", turn(cell, place, -1, "earlier"), " ", turn(cell, place, 1, "later"));
   if (!one) return [head, h("p", {}, "This run has no such cell.")];
   const [changes, page] = [changesBefore(cell, place), pageOf(cell, place)];
   return [head, page ? h("p", {}, h("a", { class: "page", href: page }, "Open the cell in the page of this run")) : "",
@@ -102,10 +106,11 @@ function drawNightCell(place, id, run) {
       h("div", { class: "speeds" }, (cell.speeds || []).map(speedOf)), fold("One letter for each run", () => h("pre", { class: "letters" }, outcomesOf(cell).map(letterOf).join(""))));
     [...place.querySelectorAll(".speed")].forEach((one, at) => drawSpeed(one, cell, cell.speeds[at]));
   }
-  place.querySelector(".run").replaceChildren(...[runOf(cell, run === null ? RUNS.length - 1 : run)].flat().filter(Boolean));
+  place.querySelector(".run").replaceChildren(...[runOf(cell, run === null ? newestOf(cell) : run)].flat().filter(Boolean));
   // Who moves in the grid, or goes from run to run here, stays there.
   if (!opened || document.activeElement.closest("canvas[data-cell]")) return;
-  place.style.scrollMarginTop = `${PLACES.filters.offsetHeight + 12}px`;
+  const covered = getComputedStyle(PLACES.filters).position === "sticky" ? PLACES.filters.offsetHeight : 0;
+  place.style.scrollMarginTop = `${covered + 12}px`;
   place.focus({ preventScroll: true });
   place.scrollIntoView({ block: "start" });
 }

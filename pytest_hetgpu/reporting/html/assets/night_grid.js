@@ -7,6 +7,7 @@ const HEIGHT = 16;
 const WIDEST = 32000;
 const STILL = new Set(["steady", "not run"]);
 const PAINTED = new Set();
+const MOST_OPEN = 50;
 function day(run) {
   const started = new Date(run.started * 1000);
   return Number.isNaN(started.getTime()) ? "at an unknown time" : started.toISOString().slice(0, 16).replace("T", " ");
@@ -16,6 +17,11 @@ const OUTCOMES = new WeakMap();
 function outcomesOf(cell) {
   if (!OUTCOMES.has(cell)) OUTCOMES.set(cell, (cell.outcomes || []).flatMap(([number, count]) => Array(count).fill(number === null ? null : FACTS.outcomes[number])));
   return OUTCOMES.get(cell);
+}
+// The newest run that has the cell: runs of several sites take turns.
+function newestOf(cell) {
+  const last = outcomesOf(cell).findLastIndex((one) => one);
+  return last < 0 ? RUNS.length - 1 : last;
 }
 function letterOf(one) {
   return one ? VERDICTS[one.verdict][0] : " ";
@@ -61,7 +67,7 @@ function repaint(canvas) {
   const chosen = chosenRun(cell.id);
   paint(canvas, cell, chosen);
   PAINTED.add(canvas);
-  const place = chosen === null ? RUNS.length - 1 : chosen;
+  const place = chosen === null ? newestOf(cell) : chosen;
   canvas.setAttribute("aria-valuenow", place + 1);
   canvas.setAttribute("aria-valuetext", describeRun(cell, place));
 }
@@ -103,14 +109,17 @@ function axis() {
   return h("div", { class: "axis", "aria-hidden": "true", style: `width:${WIDTH}px` }, days,
     kept.map(([place, count]) => h("i", { style: `${at(place)};width:${(100 * count) / RUNS.length}%` })));
 }
-function rows(name, cells, level = "h3") {
+function rows(name, cells) {
   return h("div", { class: "scroll", tabindex: "-1" }, h("table", { class: "nights" },
-    h("thead", {}, h("tr", {}, h("th", { scope: "col" }, h(level, {}, name)), h("td", {}, axis()))), h("tbody", {}, cells.map(cellRow))));
+    h("thead", {}, h("tr", {}, h("th", { scope: "col" }, name ? h("h3", { title: name }, name) : ""), h("td", {}, axis()))), h("tbody", {}, cells.map(cellRow))));
 }
 // The rows of what is folded are made when it is opened.
 function fold(summary, make) {
-  const made = h("details", {}, h("summary", {}, summary));
-  made.addEventListener("toggle", () => { if (made.open && made.children.length === 1) made.append(...[make()].flat()); });
+  const head = h("summary", {}, summary);
+  const made = h("details", {}, head);
+  const fill = () => { if (made.children.length === 1) made.append(...[make()].flat(Infinity)); };
+  head.addEventListener("click", fill);
+  made.addEventListener("toggle", fill);
   return made;
 }
 function group(name, cells) {
@@ -129,6 +138,8 @@ function plural(number, one, several) {
   return `${number} ${number === 1 ? one : several}`;
 }
 function drawGrid(place, matches) {
+  WATCH.disconnect();
+  PAINTED.clear();
   const groups = new Map();
   for (const cell of CELLS.filter(matches)) {
     const axes = cell.axes || {};
@@ -139,16 +150,15 @@ function drawGrid(place, matches) {
   const moving = [...groups].filter(([, cells]) => cells.some(changing));
   const still = [...groups].filter(([, cells]) => !cells.some(changing));
   const number = still.reduce((sum, [, cells]) => sum + cells.length, 0);
-  const folded = fold(`${plural(still.length, "group", "groups")} of cells without a change: ${plural(number, "cell", "cells")}`, () => still.map(([name, cells]) => group(name, cells)));
-  WATCH.disconnect();
-  PAINTED.clear();
+  const make = () => still.map(([name, cells]) => group(name, cells));
+  // With nothing else to be seen, a fold would hide all.
+  const open = !moving.length && number <= MOST_OPEN;
+  const folded = open ? make() : fold(`${plural(still.length, "group", "groups")} of cells without a change: ${plural(number, "cell", "cells")}`, make);
   place.replaceChildren(h("h2", {}, "Cells by runs"),
     h("p", { class: "legend" }, Object.entries(VERDICTS).map(([name, [letter, meaning]]) => h("span", {}, h("span", { class: `badge ${name}` }, letter), ` ${meaning}`)),
       CELLS.some((cell) => stepsOf(cell).length) ? h("span", {}, h("span", { class: "tick" }), " speed changed") : "",
       RUNS.some((run) => run.page) ? h("span", {}, h("span", { class: "kept" }), " page of the run is kept: a click opens it") : ""),
-    ...moving.map(([name, cells]) => group(name, cells)), still.length ? folded : "");
-  // With nothing else to be seen, folding hides all.
-  if (!moving.length && groups.size) folded.open = true;
+    ...moving.map(([name, cells]) => group(name, cells)), ...(still.length ? [folded].flat() : []));
   if (!groups.size) place.append(h("p", {}, RUNS.length ? "No cell matches the filters." : "No run is in the history."));
 }
 function runAt(canvas, event) {
@@ -160,5 +170,5 @@ function pageOf(cell, place) {
   const run = RUNS[place];
   if (!run || !run.page || !outcomesOf(cell)[place]) return "";
   const label = run.several ? `${cell.matrix}.${cell.scenario}` : cell.scenario;
-  return `${run.page.split("/").map(encodeURIComponent).join("/")}#cell=${encodeURIComponent(label)}`;
+  return `${run.page}#cell=${encodeURIComponent(label)}`;
 }

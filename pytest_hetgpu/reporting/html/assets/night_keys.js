@@ -21,7 +21,7 @@ function moveInGrid(event) {
   const open = chosenRun(now.get("cell"));
   const [last, from] = [RUNS.length - 1, open === null ? RUNS.length : open];
   const across = { ArrowUp: -1, ArrowDown: 1 }[event.key];
-  const to = { ArrowLeft: from - 1, ArrowRight: from + 1, Home: 0, End: last, Enter: mine === null ? last : mine }[event.key];
+  const to = { ArrowLeft: from - 1, ArrowRight: from + 1, Home: 0, End: last, Enter: mine === null ? newestOf(cell) : mine }[event.key];
   if (to === undefined && !across) return;
   event.preventDefault();
   if (event.key === "Enter") choose(cell, to, event);

@@ -11,14 +11,14 @@ function cellLinks(cells) {
 }
 function drawFailures(place, shown) {
   const rows = FACTS.failures.map((one) => [one, one.cells.map((at) => CELLS[at]).filter((cell) => shown.has(cell))]).filter(([, cells]) => cells.length).map(([one, cells]) => h("tr", {},
-    h("td", {}, h("code", {}, one.name)), h("td", {}, one.state, one.state === "comes and goes" ? "" : ` since ${day(RUNS[one.since])}`), h("td", {}, day(RUNS[one.first])), h("td", {}, day(RUNS[one.last])),
+    h("td", {}, h("code", {}, one.name)), h("td", {}, one.state, one.state === "comes and goes" ? "" : ` since ${day(RUNS[one.since])}`), h("td", { class: "date" }, day(RUNS[one.first])), h("td", { class: "date" }, day(RUNS[one.last])),
     h("td", {}, String(one.runs)), h("td", {}, cellLinks(cells)), h("td", {}, one.hosts.join(", ")), h("td", {}, one.issue ? link(one.issue) : "")));
   place.replaceChildren();
   if (rows.length) place.append(h("h2", {}, "Failures"), table(["failure", "state", "first seen", "last seen", "runs", "cells", "hosts", "issue"], rows));
 }
 function drawSteps(place, shown) {
   const rows = [...shown].flatMap((cell) => (cell.speeds || []).flatMap((one) => one.steps.map((step) => [step.night, h("tr", {},
-    h("td", {}, day(RUNS[step.night])), h("td", {}, h("a", { href: address({ cell: cell.id, run: String(step.night) }) }, cell.id)), h("td", {}, step.line), h("td", {}, step.changes.length ? listed(step.changes) : "nothing that is recorded"))])));
+    h("td", { class: "date" }, day(RUNS[step.night])), h("td", {}, h("a", { href: address({ cell: cell.id, run: String(step.night) }) }, cell.id)), h("td", {}, step.line), h("td", {}, step.changes.length ? listed(step.changes) : "nothing that is recorded"))])));
   rows.sort(([a], [b]) => b - a);
   place.replaceChildren();
   if (rows.length) place.append(h("h2", {}, "Steps of speed"), table(["run", "cell", "step", "changed before it"], rows.map(([, row]) => row)));
