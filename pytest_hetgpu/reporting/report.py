@@ -127,24 +127,19 @@ def _write_reports(record: RunRecord, folder: RunFolder, rerun: Rerun) -> Iterat
         texts = markdown.CellTexts(log, rerun, past.line) if past else markdown.CellTexts(log, rerun)
         return markdown.render(record, texts, sections, lost)
 
+    def page() -> bytes:
+        more = {"issues": issues, "conditions": _page_conditions(record, limits), "since": _since(record, past)}
+        return _page(record, folder, rerun, placements, more)
+
     parts: dict[str, Callable[[], object]] = {
         "junit.xml": lambda: write_atomically(
             run_folder / "junit.xml",
-            junit.render(record, folder, rerun, condition, past.properties if past else lambda _: ()),
+            junit.render(record, folder, rerun, condition, *([past.properties] if past else [])),
         ),
         "summary.md": lambda: write_atomically(run_folder / "summary.md", summary().encode("utf-8")),
         "issues": lambda: issues.update(write_issues.write_issues(record, folder, placements, condition)),
         "boundary.json": lambda: _write_boundaries(run_folder, limits),
-        "index.html": lambda: write_atomically(
-            run_folder / "index.html",
-            _page(
-                record,
-                folder,
-                rerun,
-                placements,
-                {"issues": issues, "conditions": _page_conditions(record, limits), "since": _since(record, past)},
-            ),
-        ),
+        "index.html": lambda: write_atomically(run_folder / "index.html", page()),
     }
     for name, write in parts.items():
         try:

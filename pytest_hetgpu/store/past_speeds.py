@@ -21,7 +21,7 @@ _RECENT = 5
 """In so many of the newest runs the metrics of a cell are looked for."""
 
 
-class Quantity(NamedTuple):
+class SpeedQuantity(NamedTuple):
     """A metric at one size in bytes, as `model.records.MessagePoint` has it."""
 
     metric: str
@@ -35,7 +35,7 @@ class Quantity(NamedTuple):
 class PastSpeed:
     """A quantity of a cell in each run, None where it was not measured."""
 
-    quantity: Quantity
+    quantity: SpeedQuantity
     values: tuple[float | None, ...]
 
 
@@ -63,12 +63,12 @@ def past_speeds(path: Path, last: int, until: float = LATEST, without: str = "")
         return {cell: tuple(several) for cell, several in speeds.items()}
 
 
-def _quantities(db: Database) -> dict[int, Quantity]:
+def _quantities(db: Database) -> dict[int, SpeedQuantity]:
     columns = "id, metric, size, dtype, place, unit"
-    return {one: Quantity(*rest) for one, *rest in db.tuples(f"SELECT {columns} FROM point ORDER BY id")}  # noqa: S608
+    return {one: SpeedQuantity(*rest) for one, *rest in db.tuples(f"SELECT {columns} FROM point ORDER BY id")}  # noqa: S608
 
 
-def _chosen(db: Database, quantities: Mapping[int, Quantity], which: Mapping[str, object]) -> dict[int, set[int]]:
+def _chosen(db: Database, quantities: Mapping[int, SpeedQuantity], which: Mapping[str, object]) -> dict[int, set[int]]:
     """Return the quantities that stand for each cell: those of the last run in which it was measured."""
     recent = {**which, "last": min(_RECENT, int(str(which["last"])))}
     found = _last_points(db, "", recent)
@@ -94,7 +94,7 @@ def _last_points(db: Database, condition: str, which: Mapping[str, object]) -> d
     return {identity: points for identity, (_, points) in last.items()}
 
 
-def _telling(points: Iterable[int], quantities: Mapping[int, Quantity]) -> Iterable[int]:
+def _telling(points: Iterable[int], quantities: Mapping[int, SpeedQuantity]) -> Iterable[int]:
     """Yield the quantities of a cell that stand for its speed."""
     ordered = sorted(points, key=lambda point: quantities[point])
     for metric, choose in ((_LATENCY, min), (_BANDWIDTH, max)):
