@@ -77,10 +77,10 @@ def report(run: RunContext, folder: RunFolder) -> list[str]:
     record = build(folder.path, partial(failure_text.again, run), trouble)
     trouble += filter(None, [describe_private_logs(folder)])
     # The folder of a history that was renamed, or deleted, with the run is not made again.
-    path, lost = run.options.history, bool(run.journal.lost)
-    if path is None or not record.cells or (lost and not path.parent.is_dir()):
+    place, lost = run.options.history, bool(run.journal.lost)
+    if place is None or not record.cells or (lost and isinstance(place, Path) and not place.parent.is_dir()):
         return trouble
     from pytest_hetgpu.store import history
     from pytest_hetgpu.store.run_summary import summarise
 
-    return [*trouble, *history.put_or_explain(path, summarise(record, folder.path))]
+    return [*trouble, *history.put_or_explain(place, summarise(record, folder.path))]

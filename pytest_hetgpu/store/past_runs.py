@@ -6,11 +6,14 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.store import database
 from pytest_hetgpu.store.database import Database, Row
+
+if TYPE_CHECKING:
+    from pytest_hetgpu.store.history_place import HistoryPlace
 
 _DIGEST = 12
 _DIGESTS = re.compile(rf"\b([0-9a-f]{{{_DIGEST}}})[0-9a-f]{{{64 - _DIGEST}}}\b")
@@ -76,9 +79,9 @@ class PastRuns:
     cells: Mapping[PastCell, tuple[PastOutcome | None, ...]] = field(default_factory=dict)
 
 
-def past_runs(path: Path, last: int) -> PastRuns:
+def past_runs(place: HistoryPlace, last: int) -> PastRuns:
     """Read the newest `last` runs. Raises HistoryError if the history is missing or cannot be read."""
-    with database.connect(path) as db:
+    with database.connect(place) as db:
         rows = list(db.rows(f"SELECT * FROM run WHERE number IN {_NEWEST} ORDER BY started, id", last=last))  # noqa: S608
         files: dict[int, dict[str, str]] = {}
         for row in db.rows("SELECT run, name, sha256 FROM matrix"):
