@@ -4,11 +4,12 @@ The tables are in a schema of their own, `hetgpu`, so that the database may hold
 them. The table `schema_version` holds the number of `MIGRATIONS` applied.
 
 A writer holds an advisory lock until the end of its transaction, so numbers of rows are assigned by one writer at a
-time. A reader has one snapshot of the database, and waits for nobody.
+time. A reader has one snapshot of the database, and waits for no writer.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -50,6 +51,7 @@ _MESSAGES = {
     "57014": "the server takes too long",
 }
 """Our messages by the SQLSTATE of the server."""
+_QUESTION = re.compile(r" Is the server running [^?]*\?")
 _DENIED = "42501"
 _LOST = ("57P", "08")
 
@@ -211,7 +213,7 @@ def _describe(error: Exception, place: DatabaseUrl, *, opened: bool) -> str:
 
 
 def _without_password(error: BaseException, place: DatabaseUrl) -> str:
-    text = " ".join(str(error).split())
+    text = _QUESTION.sub("", " ".join(str(error).split()))
     for secret in {place.password, quote(place.password), quote(place.password, safe="")} - {""}:
         text = text.replace(secret, REDACTED)
     return text

@@ -81,7 +81,8 @@ def test_a_database_is_read_like_a_file(
         assert hetgpu("report", str(run), "--history", "team.sqlite")[0] == 0
         code, text = hetgpu("report", str(run), "--history", url)
         assert (code, text.splitlines()[-1]) == (0, f"put into {url}")
-    for arguments in (("history",), ("history", "--last", "1"), ("compare", "last:1", "latest")):
+    for command in ("history", "history --last 1", "compare last:1 latest"):
+        arguments = command.split()
         by_file = hetgpu(*arguments, "--history", "team.sqlite")
         assert by_file[0] == (1 if arguments[0] == "compare" else 0), by_file
         assert hetgpu(*arguments, "--history", url) == by_file
@@ -145,7 +146,7 @@ def test_a_server_that_does_not_answer_fails_no_run(
     done = run_pytest("--hetgpu-matrix", "demo.yaml")
     assert done.ret == 0
     address = str(server.url()).replace(f":{server.port}/", ":1/")
-    why = f"{address}: it cannot be opened: connection failed: * port 1 failed: Connection refused*"
+    why = f"{address}: it cannot be opened: connection failed: * port 1 failed: Connection refused"
     later = f"hetgpu report */reports/* --history {address} puts it in later"
     done.stdout.fnmatch_lines([f"history: this run is not in it ({why}); {later}"])
     for arguments in (("history",), ("compare", "last:1", "latest")):
