@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import psutil
+
 from pytest_hetgpu.store.history_place import DatabaseUrl
 
 ADMIN = "keeper"
@@ -93,6 +95,19 @@ class PostgresqlServer:
     def kill_backends(self) -> None:
         """End every session with this server, as an administrator may."""
         self.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Stop all processes of the server inside the context."""
+        main = psutil.Process(int((self.home / "data" / "postmaster.pid").read_text().split()[0]))
+        every = [main, *main.children()]
+        for one in every:
+            one.suspend()
+        try:
+            yield
+        finally:
+            for one in every:
+                one.resume()
 
     def url(self, database: str = "postgres", user: str = ADMIN, password: str = PASSWORD) -> DatabaseUrl:
         """A database as the place of a history."""

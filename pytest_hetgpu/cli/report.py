@@ -97,7 +97,7 @@ def rejudge(
                 yield _change(cell.label, before, after)
     if anonymous:
         anonymity.mark_anonymous(run)
-    yield from _rebuild(folder, record)
+    yield from _rebuild(folder, record, history)
     yield f"{changed} verdicts changed; reports rebuilt in {run}"
     if history:
         from pytest_hetgpu.store.history import put
@@ -111,13 +111,13 @@ def _change(label: str, before: Outcome, after: Outcome) -> str:
     return f"{label}: was {was}, is {now}: {after.why}"
 
 
-def _rebuild(folder: RunFolder, record: RunRecord) -> Iterator[str]:
+def _rebuild(folder: RunFolder, record: RunRecord, history: HistoryPlace | None) -> Iterator[str]:
     """Build the reports of a run from its journal. Yield a line if logs are missing."""
     commands = {(cell.matrix, cell.label): _rerun_command(cell, record.sessions) for cell in record.cells}
     lost = missing_logs(record, folder)
     if lost:
         yield f"{len(lost)} logs are gone, their cells stay as they were judged: {', '.join(lost[:_MOST])}"
-    build(folder.path, lambda matrix, label: commands[matrix, label])
+    build(folder.path, lambda matrix, label: commands[matrix, label], history=history)
 
 
 def _register_run_secrets(sessions: Sequence[SessionStarted]) -> None:

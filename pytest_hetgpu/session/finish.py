@@ -74,7 +74,7 @@ def report(run: RunContext, folder: RunFolder) -> list[str]:
     if run.options.anonymise:
         anonymity.mark_anonymous(folder.path)
     trouble = [run.guard.trouble] if run.guard.trouble else []
-    record = build(folder.path, partial(failure_text.again, run), trouble)
+    record = build(folder.path, partial(failure_text.again, run), trouble, history=run.options.history)
     trouble += filter(None, [describe_private_logs(folder)])
     # The folder of a history that was renamed, or deleted, with the run is not made again.
     place, lost = run.options.history, bool(run.journal.lost)

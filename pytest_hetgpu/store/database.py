@@ -80,8 +80,8 @@ def write(place: HistoryPlace, change: Callable[[Database], object]) -> str:
     """Apply a change in one transaction. Return "", or a sentence on a damaged file. Raises HistoryError."""
     if isinstance(place, Path):
         return _write_file(place, change)
-    from pytest_hetgpu.store import postgresql
-
+    with _needing_packages(place):
+        from pytest_hetgpu.store import postgresql
     postgresql.write(place, change)
     return ""
 
@@ -93,10 +93,20 @@ def connect(place: HistoryPlace) -> Iterator[Database]:
         with _connect_file(place) as db:
             yield db
     else:
-        from pytest_hetgpu.store import postgresql
-
+        with _needing_packages(place):
+            from pytest_hetgpu.store import postgresql
         with postgresql.connect(place) as database:
             yield database
+
+
+@contextmanager
+def _needing_packages(place: HistoryPlace) -> Iterator[None]:
+    """Turn the import error of a package that only databases need into HistoryError."""
+    try:
+        yield
+    except ImportError as error:
+        missing = error.name or "libpq"
+        raise HistoryError(f"{place} needs {missing}: pip install 'pytest-hetgpu[postgresql]'") from None
 
 
 def _write_file(path: Path, change: Callable[[Database], object]) -> str:

@@ -10,38 +10,41 @@ time. A reader has one snapshot of the database, and waits for no writer.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
+
+import psycopg
+from psycopg.abc import PQGen
+from psycopg.conninfo import make_conninfo
+from sqlalchemy import Connection, Engine, NullPool, create_engine, text
+from sqlalchemy.exc import SQLAlchemyError
 
 from pytest_hetgpu.errors import HistoryError, NoHistory
 from pytest_hetgpu.store import history_schema
 from pytest_hetgpu.store.history_place import DatabaseUrl
 from pytest_hetgpu.store.redaction.rules import REDACTED
 
-if TYPE_CHECKING:
-    from sqlalchemy import Connection, Engine
-
 SCHEMA = "hetgpu"
 VERSION_TABLE = "schema_version"
 LOCK_TIMEOUT = 30.0
-"""Seconds that a session waits for other writers. A statement may take twice as long."""
+"""Seconds that a session waits for other writers. A statement may take twice as long, a silent server three times."""
 CONNECT_TIMEOUT = 10
 # Text is sorted as in SQLite, byte by byte, whatever the language of the database is.
 MIGRATIONS = (history_schema.SCHEMA.replace(" TEXT ", ' TEXT COLLATE "C" '),)
 """Statements that turn the tables of one version into those of the next; `;` only ever ends a statement."""
 
-# A lost server is noticed within half a minute. Statements are not prepared, because a connection pooler may refuse it.
-_OPTIONS = {
+# A lost machine is noticed within half a minute.
+_OPTIONS: Mapping[str, object] = {
     "application_name": "pytest-hetgpu",
     "connect_timeout": CONNECT_TIMEOUT,
     "keepalives_idle": 10,
     "keepalives_interval": 5,
     "keepalives_count": 3,
     "tcp_user_timeout": 30_000,
-    "prepare_threshold": None,
 }
 _MESSAGES = {
     "25P03": "this process was stopped for too long",
@@ -70,9 +73,34 @@ class _PostgresqlDatabase:
         self._run(statement, [*rows] or {})
 
     def _run(self, statement: str, values: Any) -> Any:
-        from sqlalchemy import text
-
         return self.connection.execute(text(statement), values)
+
+
+_Result = TypeVar("_Result")
+
+
+class _ImpatientConnection(psycopg.Connection[Any]):
+    """A connection that closes itself if the server is silent for too long, as a stopped process is."""
+
+    def wait(self, gen: PQGen[_Result], *args: Any, **options: Any) -> _Result:
+        return super().wait(self._limited(gen), *args, **options)
+
+    def _limited(self, gen: PQGen[_Result]) -> PQGen[_Result]:
+        """Pass on what `gen` waits for, as long as something becomes ready."""
+        last = time.monotonic()
+        try:
+            wanted = next(gen)
+            while True:
+                ready = yield wanted
+                if ready:
+                    last = time.monotonic()
+                elif time.monotonic() - last > 3 * LOCK_TIMEOUT:
+                    self.close()
+                    raise psycopg.OperationalError("the server does not answer")
+                wanted = gen.send(ready)
+        except StopIteration as stop:
+            result: _Result = stop.value
+            return result
 
 
 def write(place: DatabaseUrl, change: Callable[[_PostgresqlDatabase], object]) -> None:
@@ -103,11 +131,6 @@ def connect(place: DatabaseUrl) -> Iterator[_PostgresqlDatabase]:
 @contextmanager
 def _transaction(place: DatabaseUrl, isolation: str, *, read_only: bool = False) -> Iterator[Connection]:
     """Yield a connection in a transaction, which an error rolls back. Raises HistoryError."""
-    try:
-        import psycopg
-        import sqlalchemy
-    except ImportError as error:
-        raise HistoryError(f"{place} needs {error.name or 'libpq'}: pip install 'pytest-hetgpu[postgresql]'") from None
     opened = False
     try:
         with _engine(place).connect() as connection:
@@ -116,36 +139,46 @@ def _transaction(place: DatabaseUrl, isolation: str, *, read_only: bool = False)
             with connection.begin():
                 _set_limits(connection)
                 yield connection
-    except (sqlalchemy.exc.SQLAlchemyError, psycopg.Error) as error:
+    except (SQLAlchemyError, psycopg.Error, OSError) as error:
         raise HistoryError(f"{place}: {_describe(error, place, opened=opened)}") from None
     except (ValueError, TypeError) as error:
-        raise HistoryError(f"{place}: what it holds cannot be read ({_without_password(error, place)})") from None
+        message = _without_password(error, place)
+        why = f"what it holds cannot be read ({message})" if opened else f"it cannot be opened: {message}"
+        raise HistoryError(f"{place}: {why}") from None
 
 
 def _engine(place: DatabaseUrl) -> Engine:
-    from sqlalchemy import URL, NullPool, create_engine
-
     parts = urlsplit(place.address)
     server = parts.netloc.rpartition("@")[2]
     host = server if parts.port is None else server.rpartition(":")[0]
-    given = dict(parse_qsl(parts.query))
-    url = URL.create(
-        "postgresql+psycopg",
-        username=unquote(parts.username or "") or None,
-        password=place.password or None,
-        host=unquote(host.strip("[]")) or None,
-        port=parts.port,
-        database=unquote(parts.path[1:]),
-        query=given,
+    given = {
+        "user": unquote(parts.username or ""),
+        "password": place.password,
+        "host": unquote(host.strip("[]")),
+        "port": str(parts.port or ""),
+        "dbname": unquote(parts.path[1:]),
+    }
+    options: dict[str, Any] = {
+        **_OPTIONS,
+        **{name: value for name, value in given.items() if value},
+        **dict(parse_qsl(parts.query)),
+    }
+
+    def connection() -> _ImpatientConnection:
+        # A connection pooler may refuse prepared statements.
+        return _ImpatientConnection.connect(make_conninfo(**options), prepare_threshold=None)
+
+    return create_engine(
+        "postgresql+psycopg://",
+        creator=connection,
+        poolclass=NullPool,
+        use_native_hstore=False,
+        hide_parameters=True,
     )
-    options = {name: value for name, value in _OPTIONS.items() if name not in given}
-    return create_engine(url, poolclass=NullPool, connect_args=options, use_native_hstore=False, hide_parameters=True)
 
 
 def _set_limits(connection: Connection) -> None:
     """Limit the waits of this transaction. The server ends it if this process or its machine stops."""
-    from sqlalchemy import text
-
     milliseconds = int(LOCK_TIMEOUT * 1000)
     limits = {
         "search_path": SCHEMA,
@@ -200,20 +233,20 @@ def _describe(error: Exception, place: DatabaseUrl, *, opened: bool) -> str:
     """Return a plain message on an error of the driver or the server, in one line and without the password."""
     cause = getattr(error, "orig", None) or error
     state = str(getattr(cause, "sqlstate", None) or "")
-    text = _without_password(cause, place)
+    message = _without_password(cause, place)
     if not opened:
-        return f"it cannot be opened: {text}"
+        return f"it cannot be opened: {message}"
     if state in _MESSAGES:
         return _MESSAGES[state]
     if state == _DENIED:
-        return f"its user may not do this: {text}"
-    if state.startswith(_LOST) or (not state and type(error).__name__ == "OperationalError"):
-        return f"the connection to the server was lost: {text}"
-    return text
+        return f"its user may not do this: {message}"
+    if state.startswith(_LOST) or (not state and isinstance(cause, psycopg.OperationalError)):
+        return f"the connection to the server was lost: {message}"
+    return message
 
 
 def _without_password(error: BaseException, place: DatabaseUrl) -> str:
-    text = _QUESTION.sub("", " ".join(str(error).split()))
+    message = _QUESTION.sub("", " ".join(str(error).split()))
     for secret in {place.password, quote(place.password), quote(place.password, safe="")} - {""}:
-        text = text.replace(secret, REDACTED)
-    return text
+        message = message.replace(secret, REDACTED)
+    return message

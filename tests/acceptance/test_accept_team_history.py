@@ -75,6 +75,7 @@ def test_a_database_is_read_like_a_file(
     assert (first.ret, second.ret) == (0, 1)
     assert [one.id for one in history.list_runs(server.url())] == [run.name for run in reversed(runs)]
     second.stdout.fnmatch_lines([f"*since {runs[0].name}*"])
+    assert f"the run before, {runs[0].name}" in (runs[1] / "index.html").read_text(encoding="utf-8")
     assert not list(pytester.path.rglob("*.sqlite"))
     url = str(server.url())
     for run in runs:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -138,6 +139,7 @@ def test_an_administrator_who_ends_all_sessions(server: PostgresqlServer) -> Non
         ("postgresql://keeper@no-such-host.invalid/postgres", "resolve host 'no-such-host.invalid'"),
         ("postgresql://keeper@127.0.0.1:PORT/postgres?sslmode=require", "server does not support SSL"),
         ("postgresql://keeper@127.0.0.1:PORT/postgres?no_such=1", 'invalid connection option "no_such"'),
+        ("postgresql://keeper@127.0.0.1:PORT/postgres?autocommit=1", 'invalid connection option "autocommit"'),
     ],
 )
 def test_a_place_that_cannot_be_opened_is_named_without_its_password(
@@ -256,6 +258,41 @@ def test_a_writer_that_stops_loses_its_lock(server: PostgresqlServer, monkeypatc
     with pytest.raises(HistoryError, match="this process was stopped for too long$"):
         database.write(server.url(), late)
     history.put(server.url(), replace(RUN, id="next"))
+
+
+def test_a_server_that_is_stopped_is_not_waited_for_for_ever(
+    server: PostgresqlServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history.put(server.url(), RUN)
+
+    def half(db: database.Database) -> None:
+        monkeypatch.setattr(postgresql, "LOCK_TIMEOUT", 0.2)
+        with server.paused():
+            db.change("DELETE FROM run")
+
+    with pytest.raises(HistoryError, match="the connection to the server was lost: the server does not answer$"):
+        database.write(server.url(), half)
+    assert ids(server.url()) == [RUN.id]
+
+
+def test_a_server_that_never_begins_to_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = DatabaseUrl(f"postgresql://keeper@127.0.0.1:{silent.getsockname()[1]}/x?connect_timeout=2", PASSWORD)
+        began = time.monotonic()
+        (line,) = history.put_or_explain(url, RUN)
+    assert "it cannot be opened: connection timeout expired" in line
+    assert time.monotonic() - began < 15
+
+
+def test_a_driver_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "pytest_hetgpu.store.postgresql")
+    monkeypatch.delattr("pytest_hetgpu.store.postgresql")
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    url = DatabaseUrl("postgresql://ci@db/runs", PASSWORD)
+    for use in (lambda: history.list_runs(url), lambda: history.put(url, RUN)):
+        with pytest.raises(HistoryError) as caught:
+            use()
+        assert str(caught.value) == ("postgresql://ci@db/runs needs psycopg: pip install 'pytest-hetgpu[postgresql]'")
 
 
 def test_a_reader_sees_one_moment(server: PostgresqlServer) -> None:
