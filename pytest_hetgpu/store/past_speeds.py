@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_hetgpu.store import database
 from pytest_hetgpu.store.database import Database
 from pytest_hetgpu.store.past_runs import LATEST, NEWEST, PastCell
+
+if TYPE_CHECKING:
+    from pytest_hetgpu.store.history_place import HistoryPlace
 
 _LATENCY, _BANDWIDTH = "latency", "busbw"
 _NOT_OWN = ("algbw", "seconds")
@@ -42,20 +44,20 @@ class PastSpeed:
 PastSpeeds = Mapping[PastCell, tuple[PastSpeed, ...]]
 
 
-def past_speeds(path: Path, last: int, until: float = LATEST, without: str = "") -> PastSpeeds:
+def past_speeds(place: HistoryPlace, last: int, until: float = LATEST, without: str = "") -> PastSpeeds:
     """Read the speeds in the runs that `past_runs` returns. Raises HistoryError as that does."""
     which: dict[str, object] = {"last": last, "until": until, "without": without}
-    with database.connect(path) as db:
+    with database.connect(place) as db:
         rows = db.rows(f"SELECT number, site FROM run WHERE number IN {NEWEST} ORDER BY started, id", **which)  # noqa: S608
-        runs = {row["number"]: (place, row["site"]) for place, row in enumerate(rows)}
+        runs = {row["number"]: (night, row["site"]) for night, row in enumerate(rows)}
         quantities = _quantities(db)
         chosen = _chosen(db, quantities, which)
         cells = {row["id"]: (row["matrix"], row["scenario"]) for row in db.rows("SELECT * FROM identity")}
         found: dict[tuple[str, int, int], list[float | None]] = {}
         for run, identity, point, value in _values(db, {one for points in chosen.values() for one in points}, which):
             if point in chosen.get(identity, ()):
-                place, site = runs[run]
-                found.setdefault((site, identity, point), [None] * len(runs))[place] = value
+                night, site = runs[run]
+                found.setdefault((site, identity, point), [None] * len(runs))[night] = value
         speeds: dict[PastCell, list[PastSpeed]] = {}
         for (site, identity, point), values in sorted(found.items()):
             one = PastSpeed(quantities[point], tuple(values))
