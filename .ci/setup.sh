@@ -53,7 +53,7 @@ fi
 
 # Acceptance tests start pytest a hundred times; without bytecode each start would compile every module again.
 unset PYTHONDONTWRITEBYTECODE
-export HETGPU_REQUIRE=stack,xdist,lint,testinfra,docker,ssh,corpus,re2,torch,cc,browser,slurm,netns
+export HETGPU_REQUIRE=stack,xdist,lint,testinfra,docker,ssh,corpus,re2,torch,cc,browser,slurm,netns,postgresql
 # Ledgers and folders of earlier runs on this machine are not this run's to judge.
 HETGPU_LEDGERS=$(mktemp -d)
 stamp=$(mktemp)
@@ -62,7 +62,7 @@ export HETGPU_LEDGERS
 start_engine() {
   say "a container engine, sshd, and the base images"
   install dockerd=docker.io mmdebstrap=mmdebstrap chromium=chromium cc="gcc" /usr/sbin/sshd=openssh-server \
-    ssh=openssh-client iptables=iptables ip=iproute2 slurmctld=slurm-wlm munged=munge gdb=gdb
+    ssh=openssh-client iptables=iptables ip=iproute2 slurmctld=slurm-wlm munged=munge gdb=gdb pg_ctlcluster=postgresql
   # Neither package has a program of its own.
   if ! dpkg -s libc6-dev libpmix2 >/dev/null 2>&1; then
     apt-get update -qq

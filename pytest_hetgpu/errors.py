@@ -10,6 +10,8 @@
     |   +-- LostNode          ... or was ready, and is now out of reach
     +-- LaunchError           the launcher itself could not be started
     +-- RecordError           a stored record cannot be read back (store/encode.py)
+    +-- HistoryError          a history that cannot be read or written
+    |   +-- NoHistory         ... because there is none yet
     +-- ForgeError            GitHub or GitLab refused a request or did not answer (cli/publish/rest.py)
     +-- StorageError          the run's folder cannot be written: disk full, taken away, read-only
     |   +-- JournalError      ... its journal (store/journal.py)
@@ -64,6 +66,14 @@ class ProvisionError(HetgpuError):
 
 class LostNode(ProvisionError):
     """A node that was ready cannot be reached any more."""
+
+
+class HistoryError(HetgpuError):
+    """A history that cannot be read or written; it is unchanged."""
+
+
+class NoHistory(HistoryError):
+    """A history that does not exist yet."""
 
 
 class StorageError(HetgpuError):

@@ -18,6 +18,8 @@ from pytest_hetgpu.config.matrix.matrix import Matrix
 from pytest_hetgpu.config.matrix.reader import read
 from pytest_hetgpu.errors import MatrixError
 from pytest_hetgpu.planning.expand import expand
+from tests import postgresql_server
+from tests.postgresql_server import PostgresqlServer
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -116,6 +118,17 @@ def engine(lacking: Need) -> None:
         done = subprocess.run(("docker", "image", "inspect", tag), capture_output=True, text=True, check=False)
         if done.returncode:
             lacking("docker", f"no image {tag} ({done.stderr.strip()}): containers/make-base bookworm trixie")
+
+
+@pytest.fixture(scope="session")
+def postgresql(lacking: Need) -> Iterator[PostgresqlServer]:
+    """A PostgreSQL server of its own for this session, and the packages that reach it."""
+    missing = [name for name in ("sqlalchemy", "psycopg") if importlib.util.find_spec(name) is None]
+    found = postgresql_server.programs()
+    if missing or found is None:
+        lacking("postgresql", f"there is no {' and '.join(missing) or 'server: apt-get install postgresql'}")
+    with postgresql_server.server(found) as running:
+        yield running
 
 
 Reads = Callable[..., Matrix]

@@ -36,7 +36,9 @@ def nightly(place: Path, code: int, *arguments: str) -> subprocess.CompletedProc
     tools = place / "bin"
     tools.mkdir(exist_ok=True)
     (tools / "pytest").write_text(FAKE)
-    (tools / "pytest").chmod(0o755)
+    (tools / "hetgpu").write_text('#!/bin/sh\necho "$@" >> asked\necho page > report/nights.html\n')
+    for tool in ("pytest", "hetgpu"):
+        (tools / tool).chmod(0o755)
     return subprocess.run(
         ("sh", str(FOLDER / "nightly.sh"), *arguments),
         cwd=place,
@@ -56,6 +58,7 @@ def test_the_exit_code_is_kept_and_explained(tmp_path: Path, code: int, said: st
     assert (done.returncode, said in done.stderr) == (code, True)
     assert (tmp_path / "told").read_text() == f"{GIVEN} --hetgpu-inventory my hosts.yaml\n"
     assert (tmp_path / "report" / "index.html").exists() is (code != 4)
+    assert (tmp_path / "report" / "nights.html").exists() is (code != 4)
     # Only what is green is what the next run is held against.
     assert (tmp_path / "baseline").exists() is (code == 0)
 

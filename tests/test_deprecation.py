@@ -19,7 +19,7 @@ from pytest_hetgpu.model.outcome import Outcome
 from pytest_hetgpu.model.verdict import Kind
 from pytest_hetgpu.reporting import boundary_file
 from pytest_hetgpu.session.settings import OPTIONS
-from pytest_hetgpu.store import environment, events, folder
+from pytest_hetgpu.store import environment, events, folder, saved_past
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs" / "reference" / "deprecation.md").read_text(encoding="utf-8")
@@ -29,6 +29,7 @@ NUMBERS = {
     "environment.json": environment.SCHEMA,
     "boundary.json": boundary_file.SCHEMA,
     "baseline.json": saved_side.SCHEMA,
+    "past.json": saved_past.SCHEMA,
     "hetgpu compare --json": compared.SCHEMA,
 }
 

@@ -6,7 +6,8 @@
 # Arguments are passed to pytest; an empty INVENTORY is none.
 # reports/history.sqlite  the history of all runs, kept by the CI between runs
 # baseline/  the last green run, kept by the CI between runs; the first one has none
-# report/    this run, to be kept as an artefact: report/index.html, summary.md, junit.xml, the redacted logs
+# report/    this run, to be kept as an artefact: report/index.html, summary.md, junit.xml, the redacted logs,
+#            and nights.html with the newest 60 runs of the history
 # reports/.private/  raw logs in which secrets were found: keep them out of every artefact and cache
 set -u
 matrix=$1 inventory=${2:-}
@@ -32,6 +33,7 @@ done
 # Only what this run has made: a workspace may still hold another's.
 rm -rf report
 [ "$(newest)" = "$before" ] || cp -rL "reports/$(newest)" report
+[ ! -d report ] || hetgpu history --reports reports --html report/nights.html || true
 case $status in
   0) [ ! -d report ] || { rm -rf baseline && cp -r report baseline; } ;;
   1) echo "new or changed failures, or fixed ones: see report/index.html" >&2 ;;

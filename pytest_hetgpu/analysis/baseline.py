@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pytest_hetgpu.analysis.compare import saved_side
 from pytest_hetgpu.analysis.compare.find import RunLocations, find
@@ -25,6 +26,9 @@ from pytest_hetgpu.planning.references import Thresholds, metric_of
 from pytest_hetgpu.store.events import MatrixFile
 from pytest_hetgpu.store.folder import HISTORY
 from pytest_hetgpu.store.run_summary import CellSummary, RunSummary, benchmark_program
+
+if TYPE_CHECKING:
+    from pytest_hetgpu.store.history_place import HistoryPlace
 
 FILE = "baseline.json"
 _MICRO = 1e6
@@ -171,7 +175,9 @@ def find_baseline(
     return Baseline(replace(side, runs=runs))
 
 
-def select_baseline(given: str, reports: Path, history: Path | None, suite: MatrixSet) -> tuple[Baseline, list[str]]:
+def select_baseline(
+    given: str, reports: Path, history: HistoryPlace | None, suite: MatrixSet
+) -> tuple[Baseline, list[str]]:
     """Return the baseline for a run of this suite on this machine, and remarks on it. Raise UsageError."""
     places = RunLocations(reports, history or reports / HISTORY)
     matrices = [MatrixFile(name, one.file, one.sha256) for name, one in suite.matrices.items()]

@@ -12,6 +12,7 @@ from pytest_hetgpu.analysis.compare.find import RunLocations, sides
 from pytest_hetgpu.analysis.compare.format import as_json, as_text
 from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.store.folder import HISTORY
+from pytest_hetgpu.store.history_place import VARIABLE, parse_place
 
 EXIT_WORSE = 1
 
@@ -25,11 +26,16 @@ class CompareOptions:
     json: bool = False
 
 
-def run_places(reports: Path | None, history: Path | None, environ: Mapping[str, str]) -> RunLocations:
-    """Return the places of runs: as given, else by the variables of pytest's options, else below `reports`."""
+def run_places(reports: Path | None, history: str | None, environ: Mapping[str, str]) -> RunLocations:
+    """Return the places of runs: as given, else by the variables of pytest's options, else below `reports`.
+
+    Raises UsageError if a given history is no valid place.
+    """
     found = reports or Path(environ.get("HETGPU_REPORTS") or "reports")
-    value = environ.get("HETGPU_HISTORY", "")
-    return RunLocations(found, history or (Path(value) if value not in ("", "off") else found / HISTORY))
+    if history:
+        return RunLocations(found, parse_place(history, "--history", environ))
+    value = environ.get(VARIABLE, "")
+    return RunLocations(found, found / HISTORY if value in ("", "off") else parse_place(value, VARIABLE, environ))
 
 
 def run(

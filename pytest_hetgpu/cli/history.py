@@ -13,6 +13,7 @@ from pytest_hetgpu.store.past_runs import PastRuns, past_runs
 
 if TYPE_CHECKING:
     from pytest_hetgpu.analysis.nights.speeds import SpeedHistory
+    from pytest_hetgpu.store.history_place import HistoryPlace
 
 MOST_RUNS = 10_000
 
@@ -25,7 +26,7 @@ class HistoryOptions:
     html: Path | None = None
 
 
-def run(path: Path, options: HistoryOptions, print_line: Callable[[str], object]) -> int:
+def run(place: HistoryPlace, options: HistoryOptions, print_line: Callable[[str], object]) -> int:
     """Print the cells that were not always the same, and those whose speed changed, or write the page; return 0.
 
     Raises UsageError for a number of runs below 1 and for a page that cannot be written, and HistoryError for a history
@@ -33,8 +34,8 @@ def run(path: Path, options: HistoryOptions, print_line: Callable[[str], object]
     """
     if not 1 <= options.last <= MOST_RUNS:
         raise UsageError(f"--last: {options.last} is not a number of runs from 1 to {MOST_RUNS:,}")
-    past = past_runs(path, options.last)
-    speeds, lacks = _speeds(path, options.last, past)
+    past = past_runs(place, options.last)
+    speeds, lacks = _speeds(place, options.last, past)
     if options.html:
         _write_page(options.html, past, speeds, lacks)
         print_line(f"{options.html}: {len(past.cells)} cells in {len(past.runs)} runs")
@@ -47,7 +48,7 @@ def run(path: Path, options: HistoryOptions, print_line: Callable[[str], object]
     return 0
 
 
-def _speeds(path: Path, last: int, past: PastRuns) -> tuple[Sequence[SpeedHistory], str]:
+def _speeds(place: HistoryPlace, last: int, past: PastRuns) -> tuple[Sequence[SpeedHistory], str]:
     """Return the courses of speeds, and why they are missing if they are."""
     from pytest_hetgpu.analysis.nights.change_points import MissingExtra
     from pytest_hetgpu.analysis.nights.prefilter import LEAST
@@ -57,7 +58,7 @@ def _speeds(path: Path, last: int, past: PastRuns) -> tuple[Sequence[SpeedHistor
     if len(past.runs) < LEAST:
         return (), ""
     try:
-        return speed_histories(past, past_speeds(path, last)), ""
+        return speed_histories(past, past_speeds(place, last)), ""
     except MissingExtra as error:
         return (), str(error)
 

@@ -63,7 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     history = commands.add_parser("history", help="print since when cells fail, over the newest runs of a history")
     history.add_argument("--last", type=int, default=60, metavar="N", help="how many runs (60)")
     history.add_argument("--html", type=Path, metavar="FILE", help="write a page of these runs instead")
-    history.add_argument("--history", type=Path, metavar="FILE", help="the history (REPORTS/history.sqlite)")
+    history.add_argument("--history", metavar="FILE|URL", help="the history (REPORTS/history.sqlite)")
     history.add_argument("--reports", type=Path, metavar="DIR", help="where runs land (reports)")
     history.set_defaults(run=_history)
     bundle = commands.add_parser("bundle", help="pack a failure for its upstream: issue text, reproducer, logs")
@@ -111,7 +111,7 @@ def _add_report(report: argparse.ArgumentParser) -> None:
         "--signatures", type=Path, action="append", default=[], metavar="FILE", help="instead of the run's own rules"
     )
     report.add_argument("--anonymise", action="store_true", help="with stand-ins for hosts, addresses and users")
-    report.add_argument("--history", type=Path, metavar="FILE", help="put the run into this history, or in again")
+    report.add_argument("--history", metavar="FILE|URL", help="put the run into this history, or in again")
     report.set_defaults(run=_report)
 
 
@@ -145,7 +145,7 @@ def _add_compare(compare: argparse.ArgumentParser) -> None:
     compare.add_argument("--tolerance", default="10", metavar="P", help="percent that a number may differ by (10)")
     compare.add_argument("--common", action="store_true", help="look only at cells that both have")
     compare.add_argument("--json", action="store_true", help="print one JSON object")
-    compare.add_argument("--history", type=Path, metavar="FILE", help="the history (REPORTS/history.sqlite)")
+    compare.add_argument("--history", metavar="FILE|URL", help="the history (REPORTS/history.sqlite)")
     compare.add_argument("--reports", type=Path, metavar="DIR", help="where runs land (reports)")
     compare.set_defaults(run=_compare)
 
@@ -232,10 +232,12 @@ def _explain(parsed: argparse.Namespace) -> int:
 
 def _report(parsed: argparse.Namespace) -> int:
     from pytest_hetgpu.cli.report import rejudge
+    from pytest_hetgpu.store.history_place import parse_place
     from pytest_hetgpu.store.text import escape_controls
 
+    history = parse_place(parsed.history, "--history") if parsed.history else None
     how = {"signatures": parsed.signatures, "anonymous": parsed.anonymise}
-    for line in rejudge(parsed.folder, parsed.knowledge, parsed.history, **how):
+    for line in rejudge(parsed.folder, parsed.knowledge, history, **how):
         print(escape_controls(line))
     return 0
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_hetgpu.analysis.judge import SCENARIO, judge_output
 from pytest_hetgpu.config.inventory.file import read as read_inventory
@@ -37,6 +37,9 @@ from pytest_hetgpu.store.journal import Journal
 from pytest_hetgpu.store.redaction import anonymity
 from pytest_hetgpu.store.redaction.redact import register_secrets
 
+if TYPE_CHECKING:
+    from pytest_hetgpu.store.history_place import HistoryPlace
+
 WRITER = "rejudged"
 _MOST = 10
 _KNOWLEDGE, _SIGNATURES = "--hetgpu-knowledge", "--hetgpu-signatures"
@@ -54,7 +57,7 @@ class _Basis(NamedTuple):
 def rejudge(
     run: Path,
     added: Sequence[Path] = (),
-    history: Path | None = None,
+    history: HistoryPlace | None = None,
     *,
     signatures: Sequence[Path] = (),
     anonymous: bool = False,
@@ -108,7 +111,7 @@ def _change(label: str, before: Outcome, after: Outcome) -> str:
     return f"{label}: was {was}, is {now}: {after.why}"
 
 
-def rebuild(folder: RunFolder, record: RunRecord, history: Path | None = None) -> Iterator[str]:
+def rebuild(folder: RunFolder, record: RunRecord, history: HistoryPlace | None = None) -> Iterator[str]:
     """Build the reports of a run from its journal, and the runs before it in `history`.
 
     Yield a line if logs are missing.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_hetgpu.execution.budget import UNLIMITED, Budget
@@ -13,6 +12,7 @@ from pytest_hetgpu.execution.retry.quarantine import LIMIT as QUARANTINE
 
 if TYPE_CHECKING:
     from pytest_hetgpu.analysis.baseline import Baseline
+    from pytest_hetgpu.store.history_place import HistoryPlace
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ class RunOptions:
     anonymise: bool = False
     #: Earlier runs that measured times are compared with.
     baseline: Baseline | None = None
-    #: File that the numbers of this run are added to; None: no history.
-    history: Path | None = None
+    #: File or database that the numbers of this run are added to; None: no history.
+    history: HistoryPlace | None = None
     #: Command-line options, besides the matrix, that run a cell the same way again.
     typed: tuple[str, ...] = ()
 

@@ -9,7 +9,7 @@ from contextlib import nullcontext, suppress
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_hetgpu.errors import HetgpuError
 from pytest_hetgpu.reporting import markdown
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pytest_hetgpu.analysis.boundary.summary import Summary
     from pytest_hetgpu.reporting.since import Pasts
     from pytest_hetgpu.store.environment import PlacementFacts
+    from pytest_hetgpu.store.history_place import HistoryPlace
 
 
 LOADED_LATE = (
@@ -45,23 +46,26 @@ class ReportError(HetgpuError):
     """A run whose reports were not all written; the message names them and the reasons."""
 
 
-def build(run_folder: Path, rerun: Rerun, trouble: list[str] | None = None, history: Path | None = None) -> RunRecord:
+def build(
+    run_folder: Path, rerun: Rerun, trouble: list[str] | None = None, *, history: HistoryPlace | None = None
+) -> RunRecord:
     """Write `junit.xml`, `summary.md`, `issues/` and `index.html`, each in full or not at all; return the record.
 
     The reports name since when cells fail, by the earlier runs in `history`; without it, by those stored in the folder.
 
     `rerun(matrix, label)` returns the command that runs just that cell again. It may be a text instead, in which
     `{matrix}` and `{label}` are filled in. A failure to write one report does not stop the others. It adds a line to
-    `trouble`; without that list, ReportError is raised at the end. Raises UsageError if the folder holds no journal.
+    `trouble`; without that list, ReportError is raised at the end. The page compares the run with the previous one in
+    `history`, by default the file beside the run. Raises UsageError if the folder holds no journal.
     """
     record = read_run(run_folder)
     folder = RunFolder(run_folder)
     _publish_pending_logs(record, folder)
-    unsaved = _save_past(record, folder, history) if history and history.is_file() else ""
+    unsaved = _save_past(record, folder, history) if history else ""
     if unsaved and trouble is not None:
         trouble.append(unsaved)
     with anonymised(record, folder) if is_anonymous(run_folder) else nullcontext():
-        unwritten = list(_write_reports(record, folder, rerun))
+        unwritten = list(_write_reports(record, folder, rerun, history=history or folder.history))
     if unwritten:
         message = f"{', '.join(unwritten)}; `hetgpu report {shlex.quote(str(run_folder))}` builds the reports again"
         if trouble is None:
@@ -104,7 +108,7 @@ def _publish_pending_logs(record: RunRecord, folder: RunFolder) -> None:
     folder.remove_empty_folders()
 
 
-def _write_reports(record: RunRecord, folder: RunFolder, rerun: Rerun) -> Iterator[str]:
+def _write_reports(record: RunRecord, folder: RunFolder, rerun: Rerun, *, history: HistoryPlace) -> Iterator[str]:
     """Write all reports, those that CI needs first; yield each one that could not be written, with the reason."""
     from pytest_hetgpu.reporting import junit
     from pytest_hetgpu.reporting.upstream import write_issues
@@ -127,24 +131,19 @@ def _write_reports(record: RunRecord, folder: RunFolder, rerun: Rerun) -> Iterat
         texts = markdown.CellTexts(log, rerun, past.line) if past else markdown.CellTexts(log, rerun)
         return markdown.render(record, texts, sections, lost)
 
+    def page() -> bytes:
+        parts = _PageParts(issues, _page_conditions(record, limits), _since(record, past), history)
+        return _page(record, folder, rerun, placements, parts)
+
     parts: dict[str, Callable[[], object]] = {
         "junit.xml": lambda: write_atomically(
             run_folder / "junit.xml",
-            junit.render(record, folder, rerun, condition, past.properties if past else lambda _: ()),
+            junit.render(record, folder, rerun, condition, *([past.properties] if past else [])),
         ),
         "summary.md": lambda: write_atomically(run_folder / "summary.md", summary().encode("utf-8")),
         "issues": lambda: issues.update(write_issues.write_issues(record, folder, placements, condition)),
         "boundary.json": lambda: _write_boundaries(run_folder, limits),
-        "index.html": lambda: write_atomically(
-            run_folder / "index.html",
-            _page(
-                record,
-                folder,
-                rerun,
-                placements,
-                {"issues": issues, "conditions": _page_conditions(record, limits), "since": _since(record, past)},
-            ),
-        ),
+        "index.html": lambda: write_atomically(run_folder / "index.html", page()),
     }
     for name, write in parts.items():
         try:
@@ -170,8 +169,10 @@ def _boundaries(record: RunRecord, folder: RunFolder) -> Mapping[str, Sequence[S
     return {matrix: several for matrix, several in found if several}
 
 
-def _save_past(record: RunRecord, folder: RunFolder, history: Path) -> str:
+def _save_past(record: RunRecord, folder: RunFolder, history: HistoryPlace) -> str:
     """Store the outcomes of earlier runs in the folder of this run. Return "", or a line if that fails."""
+    if isinstance(history, Path) and not history.is_file():
+        return ""
     from pytest_hetgpu.store import saved_past
 
     try:
@@ -235,12 +236,22 @@ def _page_conditions(record: RunRecord, limits: Mapping[str, Sequence[Summary]])
     return page_conditions(limits, record)
 
 
+class _PageParts(NamedTuple):
+    """Parts of the page besides the record: links to issues, conditions of failures, the history."""
+
+    issues: Mapping[str, str]
+    conditions: Sequence[Mapping[str, object]]
+    #: since when cells fail, by label
+    since: Mapping[str, str]
+    history: HistoryPlace
+
+
 def _page(
     record: RunRecord,
     folder: RunFolder,
     rerun: Rerun,
     placements: Sequence[PlacementFacts],
-    more: Mapping[str, object],
+    parts: _PageParts,
 ) -> bytes:
     """Build the page, with what other reports found: links to the written issues, and conditions of failures."""
     from pytest_hetgpu.analysis.baseline import saved_baseline
@@ -250,16 +261,17 @@ def _page(
         baseline = saved_baseline(folder.path)
     except HetgpuError:
         baseline = None
-    earlier = None if baseline else _previous_run(record, folder)
+    earlier = None if baseline else _previous_run(record, folder, parts.history)
     found = page_data.page_data(record, folder, rerun, placements, baseline or earlier)
     if earlier:
         found["baseline"] = f"the run before, {earlier.side.runs[0].id}"
+    more = {"issues": parts.issues, "conditions": parts.conditions, "since": parts.since}
     return page.render({**found, **more}).encode("utf-8")
 
 
-def _previous_run(record: RunRecord, folder: RunFolder) -> Baseline | None:
-    """Return the previous run, if the history beside this run has one."""
-    if not (record.sessions and folder.history.is_file()):
+def _previous_run(record: RunRecord, folder: RunFolder, place: HistoryPlace) -> Baseline | None:
+    """Return the previous run, if the history has one."""
+    if not record.sessions or (isinstance(place, Path) and not place.is_file()):
         return None
     from pytest_hetgpu.analysis.baseline import Baseline
     from pytest_hetgpu.analysis.compare.sides import Side
@@ -267,7 +279,7 @@ def _previous_run(record: RunRecord, folder: RunFolder) -> Baseline | None:
 
     first = record.sessions[0]
     matrices = {matrix.name for session in record.sessions for matrix in session.matrices}
-    found = history.previous_run(folder.history, first.id or folder.path.resolve().name, matrices, first.started)
+    found = history.previous_run(place, first.id or folder.path.resolve().name, matrices, first.started)
     return Baseline(Side("the run before", (found,))) if found else None
 
 

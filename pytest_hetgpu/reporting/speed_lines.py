@@ -8,14 +8,14 @@ from pytest_hetgpu.analysis.nights.speeds import SpeedHistory
 from pytest_hetgpu.model.sizes import show_size
 from pytest_hetgpu.reporting.since import describe_run
 from pytest_hetgpu.store.past_runs import PastRun
-from pytest_hetgpu.store.past_speeds import Quantity
+from pytest_hetgpu.store.past_speeds import SpeedQuantity
 from pytest_hetgpu.store.text import one_line
 
 _LONGEST = 200
 _MOST_CHANGES = 8
 
 
-def describe_quantity(quantity: Quantity) -> str:
+def describe_quantity(quantity: SpeedQuantity) -> str:
     """Format a quantity: `busbw at 1M float32`."""
     place = " in place" if quantity.place else ""
     at = f" at {show_size(quantity.size)} {quantity.dtype}{place}" if quantity.size else ""

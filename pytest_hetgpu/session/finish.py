@@ -74,13 +74,13 @@ def report(run: RunContext, folder: RunFolder) -> list[str]:
     if run.options.anonymise:
         anonymity.mark_anonymous(folder.path)
     trouble = [run.guard.trouble] if run.guard.trouble else []
-    path, lost = run.options.history, bool(run.journal.lost)
-    record = build(folder.path, partial(failure_text.again, run), trouble, path)
+    record = build(folder.path, partial(failure_text.again, run), trouble, history=run.options.history)
     trouble += filter(None, [describe_private_logs(folder)])
     # The folder of a history that was renamed, or deleted, with the run is not made again.
-    if path is None or not record.cells or (lost and not path.parent.is_dir()):
+    place, lost = run.options.history, bool(run.journal.lost)
+    if place is None or not record.cells or (lost and isinstance(place, Path) and not place.parent.is_dir()):
         return trouble
     from pytest_hetgpu.store import history
     from pytest_hetgpu.store.run_summary import summarise
 
-    return [*trouble, *history.put_or_explain(path, summarise(record, folder.path))]
+    return [*trouble, *history.put_or_explain(place, summarise(record, folder.path))]

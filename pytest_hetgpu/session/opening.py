@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 def open_session(config: pytest.Config, settings: Settings) -> Session:
     """Read the matrices and open the run. Raise pytest.UsageError (exit 4) if it cannot be run."""
-    register_secrets(os.environ)
+    register_secrets(os.environ, settings.database.secrets if settings.database else {})
     config.pluginmanager.register(RedactedReports(), "hetgpu-redacted-reports")
     config.add_cleanup(clear_secrets)
     try:
@@ -92,6 +92,8 @@ def _open_run(config: pytest.Config, settings: Settings, suite: MatrixSet, selec
         from pytest_hetgpu.cluster.leases.hold import check_settings
 
         check_settings(os.environ)
+        if settings.database:
+            settings.database.require_packages()
         opens = start.start if settings.resume is None else start.resume
         opened = opens(request, _invocation(config, settings, suite))
     watch = FolderWatch(config, opened.runner.context.journal, speaks=worker is None)

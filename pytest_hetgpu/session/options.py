@@ -6,11 +6,15 @@ import math
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.session.settings import BUGS, OFF, OPTIONS, Option, Settings
+
+if TYPE_CHECKING:
+    from pytest_hetgpu.store.history_place import HistoryPlace
 
 
 def register(parser: pytest.Parser) -> None:
@@ -63,11 +67,19 @@ def _given(option: Option, config: pytest.Config, environ: Mapping[str, str]) ->
     value = config.getini(option.dest)
     if value and option.kind == "path" and config.inipath and not (option.may_be_off and value == OFF):
         value = config.inipath.parent / value
+    if value and option.kind == "history" and config.inipath and value != OFF and not _is_url(value):
+        value = str(config.inipath.parent / value)
     if value and option.kind == "source" and config.inipath:
         value = _beside(value, config.inipath.parent)
     if value and option.kind == "run" and config.inipath and (beside := config.inipath.parent / value).exists():
         value = str(beside)
     return value, f"{option.dest} in {config.inipath}"
+
+
+def _is_url(text: str) -> bool:
+    from pytest_hetgpu.store.history_place import is_url
+
+    return is_url(text)
 
 
 def _beside(text: str, folder: Path) -> str:
@@ -119,6 +131,15 @@ def _chosen(option: Option, value: Any, source: str) -> str | tuple[str, ...]:
     return words if option.kind == "choices" else words[0]
 
 
+def _history(_: Option, value: Any, source: str) -> HistoryPlace:
+    from pytest_hetgpu.store.history_place import parse_place
+
+    try:
+        return parse_place(str(value), source)
+    except UsageError as error:
+        raise pytest.UsageError(str(error)) from None
+
+
 def _strategy(_: Option, value: Any, source: str) -> str:
     from pytest_hetgpu.planning.sampling import parse_strategy
 
@@ -159,4 +180,5 @@ _CONVERSIONS: Mapping[str, Callable[[Option, Any, str], Any]] = {
     "count": _counted,
     "size": _counted,
     "strategy": _strategy,
+    "history": _history,
 }

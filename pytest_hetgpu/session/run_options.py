@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_hetgpu.execution.budget import Budget
@@ -15,12 +14,13 @@ from pytest_hetgpu.session.settings import OFF, Settings
 
 if TYPE_CHECKING:
     from pytest_hetgpu.analysis.baseline import Baseline
+    from pytest_hetgpu.store.history_place import HistoryPlace
 
 
 def run_options(
     settings: Settings,
     typed: tuple[str, ...],
-    history: Path | None,
+    history: HistoryPlace | None,
     baseline: Baseline | None,
     deadline: float | None = None,
 ) -> RunOptions:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pytest_hetgpu.model.job import Scenario
     from pytest_hetgpu.planning.matrix_set import MatrixSet
     from pytest_hetgpu.planning.sampling import MatrixSample
+    from pytest_hetgpu.store.history_place import HistoryPlace
 
 
 def choose(
@@ -59,9 +60,9 @@ def _resumed(
     return (found, tuple(samples.values())) if found else None
 
 
-def _failed_before(history: Path | None, suite: MatrixSet) -> Collection[str]:
+def _failed_before(history: HistoryPlace | None, suite: MatrixSet) -> Collection[str]:
     """Return the ids of cells that failed in the run before."""
-    if history is None or not history.is_file():
+    if history is None:
         return ()
     from pytest_hetgpu.store.history import previous_run
 

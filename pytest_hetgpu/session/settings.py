@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pytest_hetgpu.extensions.inventories import EXAMPLES
+
+if TYPE_CHECKING:
+    from pytest_hetgpu.store.history_place import DatabaseUrl, HistoryPlace
 
 OFF = "off"
 AUTO = "auto"
@@ -30,6 +33,7 @@ class Option:
     metavar: str = ""
     kind: Literal[
         "path",
+        "history",
         "paths",
         "words",
         "seconds",
@@ -79,8 +83,10 @@ OPTIONS = (
     Option("reports", "folder for what runs leave (default: reports)", "DIR"),
     Option(
         "history",
-        "file that every run's outcomes and numbers go into, or off (default: history.sqlite in the reports folder)",
-        "FILE",
+        "file or postgresql://USER@HOST/DATABASE that every run's outcomes and numbers go into, or off (default: "
+        "history.sqlite in the reports folder)",
+        "FILE|URL",
+        "history",
         may_be_off=True,
     ),
     Option(
@@ -228,7 +234,7 @@ class Settings:
     matrix: tuple[Path, ...] = ()
     inventory: str | None = None
     reports: Path = Path("reports")
-    history: Path | Literal["off"] | None = None
+    history: HistoryPlace | Literal["off"] | None = None
     baseline: str | None = None
     knowledge: tuple[Path, ...] = ()
     signatures: tuple[Path, ...] = ()
@@ -264,13 +270,18 @@ class Settings:
                 tokens += (token for one in values for token in (option.flag, _as_typed(one)))
         return tuple(tokens)
 
-    def remembered_in(self, reports: Path, here: Path) -> Path | None:
-        """Return the history file for runs in a `reports` folder, or None if it is off."""
+    @property
+    def database(self) -> DatabaseUrl | None:
+        """The database of the history, if it is no file."""
+        return None if self.history is None or isinstance(self.history, str | Path) else self.history
+
+    def remembered_in(self, reports: Path, here: Path) -> HistoryPlace | None:
+        """Return the history for runs in a `reports` folder, or None if it is off."""
         if self.history is None:
             from pytest_hetgpu.store.folder import HISTORY
 
             return reports / HISTORY
-        return None if self.history == OFF else here / self.history
+        return None if self.history == OFF else self.database or here / str(self.history)
 
     def told(self, option: Option) -> str:
         """Return the value of an option as text."""
@@ -278,5 +289,5 @@ class Settings:
         return "none" if value is None else _as_typed(value)
 
 
-def _as_typed(value: Path | float | str) -> str:
+def _as_typed(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)

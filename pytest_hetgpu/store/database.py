@@ -1,4 +1,6 @@
-"""The SQLite file of the history. Several sessions may write to it at once, and none of its data is ever lost.
+"""The database of the history: an SQLite file, or `postgresql.py`. Several sessions may write to it at once.
+
+None of its data is ever lost.
 
 `user_version` is the number of `MIGRATIONS` applied to the file. An older file is migrated, and a newer one is refused
 and left alone. A damaged file is renamed.
@@ -18,11 +20,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from pytest_hetgpu.errors import HetgpuError
+from pytest_hetgpu.errors import HistoryError, NoHistory
 from pytest_hetgpu.store import history_schema
 from pytest_hetgpu.store.files import READABLE, make_folder
+
+if TYPE_CHECKING:
+    from pytest_hetgpu.store.history_place import HistoryPlace
 
 BUSY_TIMEOUT = 30.0
 """Seconds that a session waits for other writers."""
@@ -36,10 +41,6 @@ _MESSAGES = (
 
 Row = Mapping[str, Any]
 """A row of a result: values by the name of the column."""
-
-
-class HistoryError(HetgpuError):
-    """A history that cannot be read or written; it is unchanged."""
 
 
 class Database(Protocol):
@@ -75,8 +76,40 @@ class _DamagedFileError(Exception):
     """A file that is no SQLite database, or a broken one; the argument is SQLite's message."""
 
 
-def write(path: Path, change: Callable[[Database], object]) -> str:
+def write(place: HistoryPlace, change: Callable[[Database], object]) -> str:
     """Apply a change in one transaction. Return "", or a sentence on a damaged file. Raises HistoryError."""
+    if isinstance(place, Path):
+        return _write_file(place, change)
+    with _needing_packages(place):
+        from pytest_hetgpu.store import postgresql
+    postgresql.write(place, change)
+    return ""
+
+
+@contextmanager
+def connect(place: HistoryPlace) -> Iterator[Database]:
+    """Open the history for reading. Raises NoHistory if there is none, HistoryError if it cannot be read."""
+    if isinstance(place, Path):
+        with _connect_file(place) as db:
+            yield db
+    else:
+        with _needing_packages(place):
+            from pytest_hetgpu.store import postgresql
+        with postgresql.connect(place) as database:
+            yield database
+
+
+@contextmanager
+def _needing_packages(place: HistoryPlace) -> Iterator[None]:
+    """Turn the import error of a package that only databases need into HistoryError."""
+    try:
+        yield
+    except ImportError as error:
+        missing = error.name or "libpq"
+        raise HistoryError(f"{place} needs {missing}: pip install 'pytest-hetgpu[postgresql]'") from None
+
+
+def _write_file(path: Path, change: Callable[[Database], object]) -> str:
     with _history_errors(path):
         with contextlib.suppress(FileExistsError):
             make_folder(path.parent)
@@ -115,10 +148,9 @@ def _write(path: Path, change: Callable[[Database], object]) -> None:
 
 
 @contextmanager
-def connect(path: Path) -> Iterator[Database]:
-    """Open the file for reading. Raises HistoryError if it is missing or cannot be read."""
+def _connect_file(path: Path) -> Iterator[Database]:
     if not path.is_file():
-        raise HistoryError(f"there is no history {path}")
+        raise NoHistory(f"there is no history {path}")
     try:
         # Not read-only: the next process to open the file rolls back the transaction of a killed writer.
         with (

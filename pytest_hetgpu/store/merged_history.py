@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from pytest_hetgpu.errors import HistoryError
 from pytest_hetgpu.store import database, history
-from pytest_hetgpu.store.database import HistoryError
 from pytest_hetgpu.store.folder import HISTORY
 from pytest_hetgpu.store.merge import SiteRun
 from pytest_hetgpu.store.run_summary import RunSummary, summarise

@@ -6,12 +6,15 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.store import database
 from pytest_hetgpu.store.database import Database, Row
 from pytest_hetgpu.store.run_summary import RunSummary
+
+if TYPE_CHECKING:
+    from pytest_hetgpu.store.history_place import HistoryPlace
 
 LATEST = 1e12
 """Seconds since 1970 that no run reaches."""
@@ -82,13 +85,13 @@ class PastRuns:
     cells: Mapping[PastCell, tuple[PastOutcome | None, ...]] = field(default_factory=dict)
 
 
-def past_runs(path: Path, last: int, until: float = LATEST, without: str = "") -> PastRuns:
+def past_runs(place: HistoryPlace, last: int, until: float = LATEST, without: str = "") -> PastRuns:
     """Read the newest `last` runs that started by `until`, without the run of that id.
 
     Raises HistoryError if the history is missing or cannot be read.
     """
     which: dict[str, object] = {"last": last, "until": until, "without": without}
-    with database.connect(path) as db:
+    with database.connect(place) as db:
         rows = list(db.rows(f"SELECT * FROM run WHERE number IN {NEWEST} ORDER BY started, id", **which))  # noqa: S608
         files: dict[int, dict[str, str]] = {}
         for row in db.rows("SELECT run, name, sha256 FROM matrix"):

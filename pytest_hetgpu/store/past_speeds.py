@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_hetgpu.store import database
 from pytest_hetgpu.store.database import Database
 from pytest_hetgpu.store.past_runs import LATEST, NEWEST, PastCell
+
+if TYPE_CHECKING:
+    from pytest_hetgpu.store.history_place import HistoryPlace
 
 _LATENCY, _BANDWIDTH = "latency", "busbw"
 _NOT_OWN = ("algbw", "seconds")
@@ -21,7 +23,7 @@ _RECENT = 5
 """In so many of the newest runs the metrics of a cell are looked for."""
 
 
-class Quantity(NamedTuple):
+class SpeedQuantity(NamedTuple):
     """A metric at one size in bytes, as `model.records.MessagePoint` has it."""
 
     metric: str
@@ -35,27 +37,27 @@ class Quantity(NamedTuple):
 class PastSpeed:
     """A quantity of a cell in each run, None where it was not measured."""
 
-    quantity: Quantity
+    quantity: SpeedQuantity
     values: tuple[float | None, ...]
 
 
 PastSpeeds = Mapping[PastCell, tuple[PastSpeed, ...]]
 
 
-def past_speeds(path: Path, last: int, until: float = LATEST, without: str = "") -> PastSpeeds:
+def past_speeds(place: HistoryPlace, last: int, until: float = LATEST, without: str = "") -> PastSpeeds:
     """Read the speeds in the runs that `past_runs` returns. Raises HistoryError as that does."""
     which: dict[str, object] = {"last": last, "until": until, "without": without}
-    with database.connect(path) as db:
+    with database.connect(place) as db:
         rows = db.rows(f"SELECT number, site FROM run WHERE number IN {NEWEST} ORDER BY started, id", **which)  # noqa: S608
-        runs = {row["number"]: (place, row["site"]) for place, row in enumerate(rows)}
+        runs = {row["number"]: (night, row["site"]) for night, row in enumerate(rows)}
         quantities = _quantities(db)
         chosen = _chosen(db, quantities, which)
         cells = {row["id"]: (row["matrix"], row["scenario"]) for row in db.rows("SELECT * FROM identity")}
         found: dict[tuple[str, int, int], list[float | None]] = {}
         for run, identity, point, value in _values(db, {one for points in chosen.values() for one in points}, which):
             if point in chosen.get(identity, ()):
-                place, site = runs[run]
-                found.setdefault((site, identity, point), [None] * len(runs))[place] = value
+                night, site = runs[run]
+                found.setdefault((site, identity, point), [None] * len(runs))[night] = value
         speeds: dict[PastCell, list[PastSpeed]] = {}
         for (site, identity, point), values in sorted(found.items()):
             one = PastSpeed(quantities[point], tuple(values))
@@ -63,12 +65,12 @@ def past_speeds(path: Path, last: int, until: float = LATEST, without: str = "")
         return {cell: tuple(several) for cell, several in speeds.items()}
 
 
-def _quantities(db: Database) -> dict[int, Quantity]:
+def _quantities(db: Database) -> dict[int, SpeedQuantity]:
     columns = "id, metric, size, dtype, place, unit"
-    return {one: Quantity(*rest) for one, *rest in db.tuples(f"SELECT {columns} FROM point ORDER BY id")}  # noqa: S608
+    return {one: SpeedQuantity(*rest) for one, *rest in db.tuples(f"SELECT {columns} FROM point ORDER BY id")}  # noqa: S608
 
 
-def _chosen(db: Database, quantities: Mapping[int, Quantity], which: Mapping[str, object]) -> dict[int, set[int]]:
+def _chosen(db: Database, quantities: Mapping[int, SpeedQuantity], which: Mapping[str, object]) -> dict[int, set[int]]:
     """Return the quantities that stand for each cell: those of the last run in which it was measured."""
     recent = {**which, "last": min(_RECENT, int(str(which["last"])))}
     found = _last_points(db, "", recent)
@@ -94,7 +96,7 @@ def _last_points(db: Database, condition: str, which: Mapping[str, object]) -> d
     return {identity: points for identity, (_, points) in last.items()}
 
 
-def _telling(points: Iterable[int], quantities: Mapping[int, Quantity]) -> Iterable[int]:
+def _telling(points: Iterable[int], quantities: Mapping[int, SpeedQuantity]) -> Iterable[int]:
     """Yield the quantities of a cell that stand for its speed."""
     ordered = sorted(points, key=lambda point: quantities[point])
     for metric, choose in ((_LATENCY, min), (_BANDWIDTH, max)):

@@ -13,7 +13,7 @@ import itertools
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pytest_hetgpu.store.cells import RunRecord
 from pytest_hetgpu.store.encode import RecordError, from_json, to_json
@@ -23,12 +23,15 @@ from pytest_hetgpu.store.past_runs import PastCell, PastOutcome, PastRun, PastRu
 from pytest_hetgpu.store.redaction.redact import redact_json
 from pytest_hetgpu.store.run_summary import run_id, run_start
 
+if TYPE_CHECKING:
+    from pytest_hetgpu.store.history_place import HistoryPlace
+
 SCHEMA = 1
 NIGHTS = 60
 """How many earlier runs the reports of a run look back."""
 
 
-def save_earlier_runs(folder: Path, record: RunRecord, history: Path) -> None:
+def save_earlier_runs(folder: Path, record: RunRecord, history: HistoryPlace) -> None:
     """Store the newest runs of a history before this one. Raises HistoryError or OSError."""
     past = past_runs(history, NIGHTS, run_start(record), run_id(record, folder))
     save(folder, past, [(cell.matrix, cell.scenario) for cell in record.cells])

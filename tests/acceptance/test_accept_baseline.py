@@ -208,7 +208,7 @@ def test_the_unlike_is_refused_with_the_reason(
     run_pytest("--hetgpu-matrix", "demo.yaml")
     changes = {"tool": "allreduce.py", "dtype": "float32", "ranks": "2"}
     with closing(sqlite3.connect(pytester.path / "reports" / "history.sqlite")) as db, db:
-        table = "cell" if how == "tool" else "measurement"
+        table = "setting" if how == "tool" else "point"
         db.execute(f"UPDATE {table} SET {how} = 3 WHERE {how} = ?", (changes[how],))
     done = run_pytest("--hetgpu-matrix", path.name, "--hetgpu-baseline", "last:1")
     assert done.ret == 1

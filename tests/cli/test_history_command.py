@@ -10,10 +10,9 @@ import pytest
 
 from pytest_hetgpu.cli.history import HistoryOptions, run
 from pytest_hetgpu.cli.main import main
-from pytest_hetgpu.errors import UsageError
+from pytest_hetgpu.errors import HistoryError, UsageError
 from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.store import history
-from pytest_hetgpu.store.database import HistoryError
 from pytest_hetgpu.store.events import MatrixFile
 from pytest_hetgpu.store.run_summary import CellSummary, RunSummary
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from pytest_hetgpu.errors import HistoryError
 from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.store import history
 from pytest_hetgpu.store.cells import read_run
-from pytest_hetgpu.store.database import HistoryError
 from pytest_hetgpu.store.events import MatrixFile
 from pytest_hetgpu.store.folder import RunFolder
 from pytest_hetgpu.store.journal import Journal

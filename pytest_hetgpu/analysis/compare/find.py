@@ -6,16 +6,19 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pytest_hetgpu.analysis.compare import from_junit, saved_side
 from pytest_hetgpu.analysis.compare.sides import Side
-from pytest_hetgpu.errors import UsageError
+from pytest_hetgpu.errors import HistoryError, UsageError
 from pytest_hetgpu.model.messages import known
 from pytest_hetgpu.store import history
 from pytest_hetgpu.store.cells import read_run
-from pytest_hetgpu.store.database import HistoryError
 from pytest_hetgpu.store.history import HistoryEntry
 from pytest_hetgpu.store.run_summary import summarise
+
+if TYPE_CHECKING:
+    from pytest_hetgpu.store.history_place import HistoryPlace
 
 LATEST = "latest"
 _FEWEST_FOR_STEPS = 13
@@ -28,7 +31,7 @@ class RunLocations:
     """The two places in which runs are found: the folder of reports, and the history."""
 
     reports: Path
-    history: Path
+    history: HistoryPlace
 
 
 def sides(before: str, after: str, places: RunLocations) -> tuple[Side, Side]:
@@ -42,6 +45,8 @@ def find(name: str, places: RunLocations, later: Side | None = None) -> Side:
     several = _LAST.fullmatch(name.strip())
     if several:
         return _last(name, int(several[1]), places, later)
+    if "://" in name:
+        raise UsageError("a URL is a history: give it with --history, and name a run in it")
     found = _on_disk(Path(name)) or (_latest(places) if name == LATEST else _on_disk(places.reports / name))
     return found or _remembered(name, places)
 

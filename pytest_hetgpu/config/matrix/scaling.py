@@ -72,7 +72,7 @@ class SeriesReferenceShape(Shape):
     tolerance: Percent = 0.0
 
 
-class CourseShape(Shape):
+class SeriesShape(Shape):
     """A series without its values of the other axes.
 
     weak: every rank brings its own part of the problem. strong: all ranks share one problem.
@@ -130,7 +130,7 @@ class _SeriesReader:
         origin = rules.reader.origin(node.line)
         yield Rule("include", where, origin), self._efficiency(shape, placements, where)
 
-    def _shape(self) -> CourseShape | None:
+    def _shape(self) -> SeriesShape | None:
         diagnostics, node = self.rules.diagnostics, self.node
         for key in (key for key in node.entries if key not in self.rules.axes and key not in _KEYS):
             hint = known(key, (*_KEYS, *self.rules.axes))
@@ -139,9 +139,9 @@ class _SeriesReader:
             node.line, {key: child for key, child in node.entries.items() if key in _KEYS}, dict(node.lines)
         )
         try:
-            shape = CourseShape.model_validate(plain(own))
+            shape = SeriesShape.model_validate(plain(own))
         except ValidationError as error:
-            diagnostics.invalid(error, own, "scaling", CourseShape)
+            diagnostics.invalid(error, own, "scaling", SeriesShape)
             return None
         placed = node.entries["placement"]
         lines = placed.lines if isinstance(placed, source.Mapping) else {}
@@ -152,7 +152,7 @@ class _SeriesReader:
                 diagnostics.add(line, f"scaling.placement: unknown hardware {name!r} {known(name, self.hardware)}")
         return shape
 
-    def _placement(self, shape: CourseShape, nodes: int, ranks: int) -> str:
+    def _placement(self, shape: SeriesShape, nodes: int, ranks: int) -> str:
         """Add one placement of the series, and return its name."""
         placed, rules = self.node.entries["placement"], self.rules
         assert isinstance(placed, source.Mapping)
@@ -177,7 +177,7 @@ class _SeriesReader:
         rules.extra.setdefault(("placement", name), made)
         return name
 
-    def _check_workloads(self, shape: CourseShape, workloads: tuple[str, ...]) -> None:
+    def _check_workloads(self, shape: SeriesShape, workloads: tuple[str, ...]) -> None:
         """Add an error for each workload that has no such series."""
         line = self.node.lines["workload"]
         for value in (one for one in self.rules.values("workload") if one.name in workloads):
@@ -194,7 +194,7 @@ class _SeriesReader:
                 self.rules.diagnostics.add(self.node.lines["metric"], text)
 
     def _efficiency(
-        self, shape: CourseShape, placements: Mapping[int, str], where: Mapping[str, tuple[str, ...]]
+        self, shape: SeriesShape, placements: Mapping[int, str], where: Mapping[str, tuple[str, ...]]
     ) -> EfficiencyRule | None:
         asked = shape.reference
         if asked is None:

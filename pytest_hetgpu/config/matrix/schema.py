@@ -11,7 +11,7 @@ from pydantic_core.core_schema import DictSchema
 from pytest_hetgpu.config.matrix.hardware import whole_shape
 from pytest_hetgpu.config.matrix.matrix import MAIN_AXES
 from pytest_hetgpu.config.matrix.models import ExcludeShape, ExpectShape, Options, PlacementShape, ReferenceRuleShape
-from pytest_hetgpu.config.matrix.scaling import CourseShape
+from pytest_hetgpu.config.matrix.scaling import SeriesShape
 from pytest_hetgpu.config.matrix.values import entry_model
 from pytest_hetgpu.extensions.registry import names
 from pytest_hetgpu.extensions.shapes import NAME
@@ -129,7 +129,7 @@ class _Shapes:
 
     def series(self) -> Json:
         """Return the schema of `scaling`: a series or a list of them, each with the values of an include."""
-        shape, include = self.whole(CourseShape), self.include()
+        shape, include = self.whole(SeriesShape), self.include()
         others = {axis: value for axis, value in include["properties"].items() if axis != "placement"}
         required = [*shape["required"], *others]
         one = self.define("series", {**include, "properties": {**others, **shape["properties"]}, "required": required})

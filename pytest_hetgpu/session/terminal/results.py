@@ -20,6 +20,7 @@ from pytest_hetgpu.store.text import display_path, escape_controls
 
 if TYPE_CHECKING:
     from pytest_hetgpu.analysis.compare.sides import Side
+    from pytest_hetgpu.store.history_place import HistoryPlace
 
 BOUNDARIES = "boundary.json"
 _NAME = 11
@@ -38,7 +39,7 @@ class TerminalReporter:
         config: Any,
         cells: Sequence[Scenario],
         reports: Path,
-        before: Side | Path | None = None,
+        before: Side | HistoryPlace | None = None,
         told: Sequence[str] = (),
     ) -> None:
         self.config = config
@@ -180,9 +181,12 @@ class TerminalReporter:
 
     def side(self) -> Side | None:
         """Return the side of the comparison that this run is compared with."""
-        if not isinstance(self.before, Path):
-            return self.before
+        if self.before is None:
+            return None
         from pytest_hetgpu.analysis.compare.sides import Side
+
+        if isinstance(self.before, Side):
+            return self.before
         from pytest_hetgpu.store import history
 
         found = history.previous_run(self.before, self.reports.name, {matrix for matrix, _ in self.seen})

@@ -6,8 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pytest_hetgpu.execution.retry.health import NodeHealth
 from pytest_hetgpu.model.job import Scenario
@@ -15,11 +14,14 @@ from pytest_hetgpu.planning.matrix_set import MatrixSet
 from pytest_hetgpu.session.xdist.tasks import Seconds, nodes_of, tasks
 from pytest_hetgpu.session.xdist.workers import HostScheduling
 
+if TYPE_CHECKING:
+    from pytest_hetgpu.store.history_place import HistoryPlace
+
 _SOME_TIME = 1.0  # seconds between two looks at the health of nodes: journals of many workers are many files
 
 
 def scheduler(
-    suite: MatrixSet, cells: Sequence[Scenario], history: Path | None, health: NodeHealth
+    suite: MatrixSet, cells: Sequence[Scenario], history: HistoryPlace | None, health: NodeHealth
 ) -> Callable[[Any, Any], HostScheduling]:
     """Return the scheduler of a session as a function of pytest's configuration and xdist's log.
 
@@ -48,7 +50,7 @@ def _now_and_then(look: Callable[[], AbstractSet[str]]) -> Callable[[], Abstract
     return fresh
 
 
-def _seconds(history: Path | None) -> Seconds:
+def _seconds(history: HistoryPlace | None) -> Seconds:
     from pytest_hetgpu.store import history as kept
 
     if history is None:

@@ -133,6 +133,7 @@ def test_folders_and_files_that_are_no_runs(here: RunLocations) -> None:
         "other.xml": "other.xml: holds no cell of a matrix",
         "broken.xml": "broken.xml: not the JUnit file of a run (no element found: line 1, column 11)",
         file: f"{file} is a history: give --history {file} and name a run in it",
+        "postgresql://ci:secret77@db/runs": "a URL is a history: give it with --history, and name a run in it",
     }.items():
         with pytest.raises(UsageError) as caught:
             find(name, here)
@@ -141,12 +142,14 @@ def test_folders_and_files_that_are_no_runs(here: RunLocations) -> None:
 
 def test_where_runs_are_looked_for() -> None:
     def told(reports: str | None = None, history_: str | None = None, **environ: str) -> tuple[str, str]:
-        found = run_places(Path(reports) if reports else None, Path(history_) if history_ else None, environ)
+        found = run_places(Path(reports) if reports else None, history_, environ)
         return str(found.reports), str(found.history)
 
     assert told() == told(HETGPU_HISTORY="off") == ("reports", "reports/history.sqlite")
     assert told(HETGPU_REPORTS="r") == told("r", HETGPU_REPORTS="x") == ("r", "r/history.sqlite")
     assert told(None, "h", HETGPU_HISTORY="x") == told(HETGPU_HISTORY="h") == ("reports", "h")
+    url = "postgresql://ci@db/runs"
+    assert told(None, url) == told(HETGPU_HISTORY="postgresql://ci:secret77@db/runs") == ("reports", url)
 
 
 def test_exit_codes(here: RunLocations, capsys: pytest.CaptureFixture[str]) -> None:
