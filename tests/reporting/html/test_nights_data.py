@@ -18,7 +18,7 @@ from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.reporting.html.nights_data import LONGEST_TEXT, nights_data
 from pytest_hetgpu.reporting.html.page import render_nights
 from pytest_hetgpu.store.past_runs import PastCell, PastOutcome, PastRun, PastRuns
-from pytest_hetgpu.store.past_speeds import PastSpeed, Quantity
+from pytest_hetgpu.store.past_speeds import PastSpeed, SpeedQuantity
 from tests.reporting.html.browser_samples import EVIL
 
 HOSTILE = f"\x1b[31mred\x00\u202e {EVIL} {'x' * 5000}"
@@ -38,7 +38,7 @@ def data(past: PastRuns, *speeds: SpeedHistory, beside: Path = Path()) -> dict[s
 
 def speed(*values: float | None, unit: str = "us") -> SpeedHistory:
     step = LevelStep(1, 1.0, 2.0, 0.001)
-    quantity = Quantity("latency", 8, "float32", "", unit)
+    quantity = SpeedQuantity("latency", 8, "float32", "", unit)
     change = SeriesChange(CourseShape.STEPS, len(values), 2.0, steps=(step,))
     return SpeedHistory(CELL, PastSpeed(quantity, values), change, (tuple(f"fact{i} a became b" for i in range(90)),))
 
