@@ -10,7 +10,7 @@ import pytest
 from pytest_hetgpu.model.records import Measurement, MessagePoint
 from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.store import history
-from pytest_hetgpu.store.database import HistoryError
+from pytest_hetgpu.store.history import HistoryError
 from pytest_hetgpu.store.past_speeds import PastSpeed, past_speeds
 from pytest_hetgpu.store.run_summary import CellSummary, RunSummary
 
