@@ -60,8 +60,11 @@ def cuts(logs: Floats) -> Cuts:
     """
     calm = calmed(logs)
     several, single = _candidates(calm)
-    found = _tested(logs, calm, several)
-    return found if found.places else _tested(logs, calm, single)
+    tested = [_tested(logs, calm, candidates) for candidates in (several, single)]
+    # A test may drop a clear step beside an unclear one: the single best step is then the better course.
+    return min(
+        tested, key=lambda found: (not found.places, criterion(found.residual, len(calm), 2 * len(found.places) + 1))
+    )
 
 
 def _candidates(calm: Floats) -> tuple[list[int], list[int]]:
