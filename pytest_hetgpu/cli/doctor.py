@@ -11,11 +11,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 from pytest_hetgpu.cli.hosts import extension_lines, inventory_json, inventory_lines
-from pytest_hetgpu.cluster.inspect import FactRequest, collect, groups
+from pytest_hetgpu.cluster.inspect import FactRequest, HostAnswer, collect, groups
 from pytest_hetgpu.cluster.preflight.check import machine_warnings
 from pytest_hetgpu.cluster.preflight.warning import PreflightWarning
 from pytest_hetgpu.config.inventory.hosts import HERE, LOCAL, Host
@@ -23,6 +24,7 @@ from pytest_hetgpu.config.inventory.inventory import Inventory
 from pytest_hetgpu.config.inventory.sources import kind_of
 from pytest_hetgpu.errors import NotHere, UsageError
 from pytest_hetgpu.extensions.runtimes.base import key_trouble, testinfra_host
+from pytest_hetgpu.extensions.runtimes.process.query import ask
 from pytest_hetgpu.extensions.stacks.base import stack_names
 from pytest_hetgpu.model.facts import Environment, Fact, FactState
 from pytest_hetgpu.model.job import Hardware, Stack
@@ -89,10 +91,22 @@ def connection_to(host: Host) -> HostConnection:
     return HostConnection(host.address.strip("[]"), info.user, info.port, info.key)
 
 
+class _ThisMachine:
+    """A host for this machine without testinfra, an optional package: it runs the one command of an inspection."""
+
+    def run(self, command: str, *args: str) -> HostAnswer:
+        """Run `python3 -c` with these arguments: `command` is never anything else."""
+        output = ask([("python3", "-c", *args)])
+        return SimpleNamespace(rc=0, stdout=output.decode(errors="replace"), stderr="")
+
+
 def connect(connection: HostConnection) -> Any:
-    """Return the testinfra host of this machine, or of one over ssh. Raises NotHere without testinfra."""
+    """Return the testinfra host of this machine, or of one over ssh, which without testinfra raises NotHere."""
     if not connection.address:
-        return testinfra_host("local://")
+        try:
+            return testinfra_host("local://")
+        except NotHere:
+            return _ThisMachine()
     plain = replace(connection, user=quote(connection.user) if connection.user else None)
     key = f"&ssh_identity_file={quote(connection.key)}" if connection.key else ""
     return testinfra_host(f"ssh://{plain}?timeout=10&controlpersist=0{key}", ssh_extra_args="-o BatchMode=yes")
@@ -101,7 +115,8 @@ def connect(connection: HostConnection) -> Any:
 def examine(suite: MatrixSet, connect: Connect = connect) -> tuple[Diagnosis, ...]:
     """Inspect every host of a suite's inventory once, in parallel; this machine if the inventory has none.
 
-    Raises NotHere if testinfra is not installed. An unreachable host becomes a Diagnosis with trouble.
+    Raises NotHere if another host needs testinfra, and it is not installed. An unreachable host becomes a Diagnosis
+    with trouble.
     """
     places = _group_by_connection(suite.inventory) or {HostConnection(): [("", LOCAL)]}
     stacks = local_stacks(suite)
