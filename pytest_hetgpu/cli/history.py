@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_hetgpu.errors import UsageError
-from pytest_hetgpu.reporting.history_lines import history_lines
+from pytest_hetgpu.reporting.history_lines import history_lines, speed_changes
 from pytest_hetgpu.store.past_runs import PastRuns, past_runs
 
 if TYPE_CHECKING:
@@ -35,16 +35,16 @@ def run(place: HistoryPlace, options: HistoryOptions, print_line: Callable[[str]
     if not 1 <= options.last <= MOST_RUNS:
         raise UsageError(f"--last: {options.last} is not a number of runs from 1 to {MOST_RUNS:,}")
     past = past_runs(place, options.last)
-    speeds, lacks = _speeds(place, options.last, past)
     if options.html:
-        _write_page(options.html, past, speeds, lacks)
+        _write_page(options.html, past, *_speeds(place, options.last, past))
         print_line(f"{options.html}: {len(past.cells)} cells in {len(past.runs)} runs")
         return 0
-    for line in history_lines(past, speeds):
+    for line in history_lines(past):
         print_line(line)
-    if lacks:
-        print_line("")
-        print_line(lacks)
+    # The search for steps takes longer than all else.
+    speeds, lacks = _speeds(place, options.last, past)
+    for line in (*speed_changes(past, speeds), *(("", lacks) if lacks else ())):
+        print_line(line)
     return 0
 
 

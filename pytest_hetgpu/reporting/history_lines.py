@@ -21,11 +21,8 @@ _MOST_CHANGES = 8
 _LONGEST = 120
 
 
-def history_lines(past: PastRuns, speeds: Sequence[SpeedHistory] = ()) -> Iterator[str]:
-    """Yield the cells that were not always the same, the broken ones first; the newest run is right.
-
-    Then yield the cells whose speed was not, by `speeds`.
-    """
+def history_lines(past: PastRuns) -> Iterator[str]:
+    """Yield the cells that were not always the same, the broken ones first; the newest run is right."""
     runs = past.runs
     if not runs:
         yield "no run is in the history"
@@ -40,11 +37,10 @@ def history_lines(past: PastRuns, speeds: Sequence[SpeedHistory] = ()) -> Iterat
                 yield ""
                 yield f"{letters(past.cells[cell])}  {one_line(name(cell), _LONGEST)}"
                 yield from (f"  {line}" for line in cell_lines(one, runs))
-    yield from _speed_changes(past, speeds, name)
     yield from _steady(found.values())
 
 
-def _speed_changes(past: PastRuns, speeds: Sequence[SpeedHistory], name: Callable[[PastCell], str]) -> Iterator[str]:
+def speed_changes(past: PastRuns, speeds: Sequence[SpeedHistory]) -> Iterator[str]:
     """Yield the cells whose speed has a step, a drift or two levels, the latest steps first."""
     if not speeds:
         return
@@ -54,7 +50,7 @@ def _speed_changes(past: PastRuns, speeds: Sequence[SpeedHistory], name: Callabl
     def latest(cell: PastCell) -> int:
         return max((step.night for one in found[cell] for step in one.change.steps), default=-1)
 
-    found = moved(speeds)
+    found, name = moved(speeds), cell_names(past)
     for cell in sorted(found, key=latest, reverse=True):
         yield ""
         yield f"{letters(past.cells[cell])}  {one_line(name(cell), _LONGEST)}"
