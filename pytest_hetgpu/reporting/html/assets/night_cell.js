@@ -79,7 +79,7 @@ async function drawSpeed(place, cell, one) {
   const drawn = h("div", {});
   place.prepend(drawn);
   const shapes = one.steps.map((step) => ({ type: "line", yref: "paper", y0: 0, y1: 1, x0: new Date(RUNS[step.night].started * 1000).toISOString(), x1: new Date(RUNS[step.night].started * 1000).toISOString(), line: { color: colour("changed"), width: 2, dash: "dot" } }));
-  await plot(drawn, `${one.name} over the runs; the table below has the numbers`, speedTraces(one, values, wire), { height: 280, shapes, margin: { l: 60, r: 20, t: 10, b: 30 }, xaxis: { type: "date" }, yaxis: { title: { text: one.unit }, rangemode: "tozero" }, showlegend: true, legend: { orientation: "h", y: 1.02, yanchor: "bottom" } });
+  await plot(drawn, `${one.name} over the runs; the table below has the numbers`, speedTraces(one, values, wire), { height: 280, shapes, margin: { l: 60, r: 20, t: 10, b: 45 }, xaxis: { type: "date" }, yaxis: { title: { text: one.unit }, rangemode: "tozero" }, showlegend: true, legend: { orientation: "h", y: 1.02, yanchor: "bottom" } });
 }
 function speedOf(one) {
   return h("section", {}, h("h3", {}, one.name), h("p", { class: "faint" }, one.shape),
