@@ -27,17 +27,21 @@ LOG = ROOT / "tests" / "data" / "logs" / "openmpi5-ucx-guarded.log"
 HOWS = "{good: {env: {BEHAVE: good}}, crash: {env: {BEHAVE: crash}}}"
 #: Exit codes of `hetgpu` besides 0: something is worse, something may break jobs.
 ALSO = {"compare": (1,), "doctor": (1,)}
+#: Commands that write what another page's command has written before.
+AGAIN = ("init", "merge")
+SITES = ("lab", "desk", "cluster")
 
 
 def can_run(command: Command) -> bool:
-    """Return whether a command needs neither a cluster nor another host, and removes and sends nothing."""
+    """Return whether a command needs no cluster, no other host and no server, and removes and sends nothing."""
     words = command.argv[1:]
     if words[:1] == ("completion",):
         return importlib.util.find_spec("shtab") is not None
     if command.program == "hetgpu":
         reads_input = words == ("explain",)
         asks_hosts = words[0] == "doctor" and "--inventory" in words and "--list" not in words
-        return words[0] != "clean" and "--send" not in words and not asks_hosts and not reads_input
+        asks_server = any("://" in word for word in words)
+        return words[0] != "clean" and "--send" not in words and not (asks_hosts or asks_server or reads_input)
     return command.program in ("pytest", "sqlite3")
 
 
@@ -52,7 +56,7 @@ def example(page: str, first: str) -> str:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Return a folder with the files of a reader, a stand-in for MPI, and two finished runs of `aws.yaml`."""
+    """Return a folder with the files of a reader, a stand-in for MPI, and finished runs of `aws.yaml`."""
     folder = tmp_path_factory.mktemp("reader")
     (folder / "reports").mkdir()
     for name in ("matrices", "containers", "examples", "tests", "reports/sample"):
@@ -79,6 +83,11 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             patch.setenv(name, value)
         for _ in range(2):
             assert start(folder, "--hetgpu-matrix", "aws.yaml").returncode == 1
+        for site in SITES:
+            assert start(folder, "--hetgpu-matrix", "aws.yaml", "--hetgpu-reports", f"reports-{site}").returncode == 1
+        with pytest.MonkeyPatch.context() as there:
+            there.chdir(folder)
+            assert hetgpu(["merge", *(f"{site}=reports-{site}/latest" for site in SITES), "-o", "merged"]) == 0
         # The tutorial reads the log of a cell that a real MPI has run.
         cell = folder / "reports/latest/scenarios/two-ranks-ucx-tcp-guarded_send"
         cell.mkdir()
@@ -120,7 +129,7 @@ def test_a_command_works(
             database.execute(arguments[1])
     else:
         monkeypatch.setattr(sys, "stdin", io.StringIO(""))
-        code = hetgpu(arguments)
+        code = hetgpu([*arguments, *(("--force",) if arguments[0] in AGAIN else ())])
         assert code in (0, *ALSO.get(arguments[0], ())), capsys.readouterr()
 
 
