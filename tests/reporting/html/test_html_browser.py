@@ -24,7 +24,7 @@ from tests.reporting.report_samples import CRASHED, KEY, PASSED, RERUN, cell, jo
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Dialog, Page
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.beside]
 
 SAMPLE = Path(__file__).resolve().parents[3] / "reports" / "sample"
 

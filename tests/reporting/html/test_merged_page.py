@@ -19,7 +19,7 @@ from tests.reporting.report_samples import CRASHED, PASSED, RERUN, run_cell
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.beside]
 
 
 def merged_page(place: Path) -> Path:

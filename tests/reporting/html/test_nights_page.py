@@ -15,7 +15,7 @@ from tests.reporting.html.night_samples import ALONE, BROKE, CRASH, ISSUE, KEPT,
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator, Page
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.beside]
 
 BROKEN, SPEED = "far-ucx-send", "near-ucx-put"
 
