@@ -63,7 +63,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         (folder / name).symlink_to(ROOT / name)
     matrix = MATRIX.replace("{HOWS}", HOWS)
     files = {
-        **dict.fromkeys(("my.yaml", "m.yaml", "aws.yaml"), matrix),
+        **dict.fromkeys(("my.yaml", "m.yaml", "aws.yaml", "hetgpu.yaml"), matrix),
         "first.yaml": example("docs/tutorials/first-matrix.md", "name:"),
         "site.yaml": example("docs/how-to/known-failures.md", "- id:"),
         "my.hosts.yaml": example("docs/how-to/aws.md", "hardware:"),
