@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_hetgpu.errors import UsageError
-from pytest_hetgpu.reporting.history_lines import history_lines, speed_changes
+from pytest_hetgpu.reporting.history_lines import history_lines
 from pytest_hetgpu.store.past_runs import PastRuns, past_runs
 
 if TYPE_CHECKING:
@@ -43,7 +43,12 @@ def run(place: HistoryPlace, options: HistoryOptions, print_line: Callable[[str]
         print_line(line)
     # The search for steps takes longer than all else.
     speeds, lacks = _speeds(place, options.last, past)
-    for line in (*speed_changes(past, speeds), *(("", lacks) if lacks else ())):
+    if speeds:
+        from pytest_hetgpu.reporting.speed_lines import speed_changes
+
+        for line in speed_changes(past, speeds):
+            print_line(line)
+    for line in ("", lacks) if lacks else ():
         print_line(line)
     return 0
 

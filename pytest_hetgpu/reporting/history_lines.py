@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import datetime, timezone
-from typing import TYPE_CHECKING
 
 from pytest_hetgpu.analysis.cell_history import CellHistory, HistoryState, cell_history
 from pytest_hetgpu.analysis.significance import rate_interval
 from pytest_hetgpu.reporting.table import LETTERS
+from pytest_hetgpu.store.cells import MINUTES, format_utc
 from pytest_hetgpu.store.past_runs import PastCell, PastOutcome, PastRun, PastRuns
 from pytest_hetgpu.store.text import one_line
-
-if TYPE_CHECKING:
-    from pytest_hetgpu.analysis.nights.speeds import SpeedHistory
 
 _ORDER = (HistoryState.BROKEN, HistoryState.FLAKY, HistoryState.MENDED)
 _MOST_CHANGES = 8
@@ -40,23 +36,6 @@ def history_lines(past: PastRuns) -> Iterator[str]:
     yield from _steady(found.values())
 
 
-def speed_changes(past: PastRuns, speeds: Sequence[SpeedHistory]) -> Iterator[str]:
-    """Yield the cells whose speed has a step, a drift or two levels, the latest steps first."""
-    if not speeds:
-        return
-    from pytest_hetgpu.analysis.nights.speeds import moved
-    from pytest_hetgpu.reporting.speed_lines import speed_lines
-
-    def latest(cell: PastCell) -> int:
-        return max((step.night for one in found[cell] for step in one.change.steps), default=-1)
-
-    found, name = moved(speeds), cell_names(past)
-    for cell in sorted(found, key=latest, reverse=True):
-        yield ""
-        yield f"{letters(past.cells[cell])}  {one_line(name(cell), _LONGEST)}"
-        yield from (f"  {line}" for one in found[cell] for line in speed_lines(one, past.runs))
-
-
 def cell_names(past: PastRuns) -> Callable[[PastCell], str]:
     """Return a function to the name of a cell, with its site and matrix if the runs have several."""
     sites, matrices = ({getattr(cell, part) for cell in past.cells} for part in ("site", "matrix"))
@@ -77,14 +56,13 @@ def cell_lines(one: CellHistory, runs: Sequence[PastRun]) -> Iterator[str]:
     """Yield the state of a cell in words, and the changes at that time."""
     name, before = one_line(one.name, _LONGEST), one_line(one.before, _LONGEST)
     if one.state is HistoryState.FLAKY:
-        low, high = rate_interval(one.failed, one.ran)
-        yield f"flaky: {one.failed} of {one.ran} runs fail, {100 * low:.0f} to {100 * high:.0f} %; now {name}"
+        yield f"{flake_rate(one)}; now {name}"
         return
     since, run = runs[one.since], "run" if one.runs_before == 1 else "runs"
-    yield f"{name} since {_time(since)} ({one_line(since.id)}), was {before} for {one.runs_before} {run}"
+    yield f"{name} since {describe_run(since)}, was {before} for {one.runs_before} {run}"
     if one.later:
         place, now = one.later
-        yield f"{one_line(now, _LONGEST)} since {_time(runs[place])} ({one_line(runs[place].id)})"
+        yield f"{one_line(now, _LONGEST)} since {describe_run(runs[place])}"
     for change in one.changes[:_MOST_CHANGES]:
         yield f"then {one_line(change, 2 * _LONGEST)}"
     if len(one.changes) > _MOST_CHANGES:
@@ -102,5 +80,16 @@ def _steady(found: Iterable[CellHistory]) -> Iterator[str]:
         yield f"{never} cell{'s were' if never > 1 else ' was'} never run"
 
 
+def flake_rate(one: CellHistory) -> str:
+    """Return how often a flaky cell fails, with the interval of 95 %."""
+    low, high = rate_interval(one.failed, one.ran)
+    return f"flaky: {one.failed} of {one.ran} runs fail, {100 * low:.0f} to {100 * high:.0f} %"
+
+
+def describe_run(run: PastRun) -> str:
+    """Format a run as its start and its id."""
+    return f"{_time(run)} ({one_line(run.id)})"
+
+
 def _time(run: PastRun) -> str:
-    return f"{datetime.fromtimestamp(run.started, timezone.utc):%Y-%m-%d %H:%M} UTC"
+    return format_utc(run.started, MINUTES)

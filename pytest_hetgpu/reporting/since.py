@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from pathlib import Path
 
 from pytest_hetgpu.analysis.cell_history import CellHistory, HistoryState, cell_history
-from pytest_hetgpu.analysis.significance import rate_interval
 from pytest_hetgpu.model.verdict import Verdict
+from pytest_hetgpu.reporting.history_lines import describe_run, flake_rate
 from pytest_hetgpu.store import saved_past
-from pytest_hetgpu.store.cells import CellRecord, RunRecord
+from pytest_hetgpu.store.cells import CellRecord, RunRecord, format_utc
 from pytest_hetgpu.store.past_runs import PastRun, as_past
 from pytest_hetgpu.store.run_summary import summarise
 from pytest_hetgpu.store.text import one_line
@@ -41,7 +40,7 @@ class Pasts:
             return
         if cell.outcome.kind.failed:
             place = one.later[0] if one.later else one.since
-            yield "since", f"{datetime.fromtimestamp(self.runs[place].started, timezone.utc):%Y-%m-%dT%H:%M:%SZ}"
+            yield "since", format_utc(self.runs[place].started, "%Y-%m-%dT%H:%M:%SZ")
         if one.state is HistoryState.FLAKY:
             yield "flake_rate", f"{one.failed / one.ran:.3g}"
 
@@ -69,8 +68,7 @@ def pasts(record: RunRecord, folder: Path) -> Pasts | None:
 def _phrases(one: CellHistory, runs: Sequence[PastRun]) -> Iterator[str]:
     """Yield since when, what it was, and what changed then."""
     if one.state is HistoryState.FLAKY:
-        low, high = rate_interval(one.failed, one.ran)
-        yield f"flaky: {one.failed} of {one.ran} runs fail, {100 * low:.0f} to {100 * high:.0f} %"
+        yield flake_rate(one)
         return
     if one.state is HistoryState.STEADY:
         yield "never run before" if one.ran == 1 else f"the same in all {one.ran} runs"
@@ -86,8 +84,3 @@ def _phrases(one: CellHistory, runs: Sequence[PastRun]) -> Iterator[str]:
 
 def _began(runs: Sequence[PastRun], place: int) -> str:
     return "since this run" if place == len(runs) - 1 else f"since {describe_run(runs[place])}"
-
-
-def describe_run(run: PastRun) -> str:
-    """Format a run as its start and its id."""
-    return f"{datetime.fromtimestamp(run.started, timezone.utc):%Y-%m-%d %H:%M} UTC ({one_line(run.id)})"

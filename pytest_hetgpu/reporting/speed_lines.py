@@ -4,15 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from pytest_hetgpu.analysis.nights.speeds import SpeedHistory
+from pytest_hetgpu.analysis.nights.speeds import SpeedHistory, moved
 from pytest_hetgpu.model.sizes import show_size
-from pytest_hetgpu.reporting.since import describe_run
-from pytest_hetgpu.store.past_runs import PastRun
+from pytest_hetgpu.reporting.history_lines import cell_names, describe_run, letters
+from pytest_hetgpu.store.past_runs import PastCell, PastRun, PastRuns
 from pytest_hetgpu.store.past_speeds import SpeedQuantity
 from pytest_hetgpu.store.text import one_line
 
 _LONGEST = 200
+_LONGEST_NAME = 120
 _MOST_CHANGES = 8
+
+
+def speed_changes(past: PastRuns, speeds: Sequence[SpeedHistory]) -> Iterator[str]:
+    """Yield the cells whose speed has a step, a drift or two levels, the latest steps first."""
+
+    def latest(cell: PastCell) -> int:
+        return max((step.night for one in found[cell] for step in one.change.steps), default=-1)
+
+    found, name = moved(speeds), cell_names(past)
+    for cell in sorted(found, key=latest, reverse=True):
+        yield ""
+        yield f"{letters(past.cells[cell])}  {one_line(name(cell), _LONGEST_NAME)}"
+        yield from (f"  {line}" for one in found[cell] for line in speed_lines(one, past.runs))
 
 
 def describe_quantity(quantity: SpeedQuantity) -> str:

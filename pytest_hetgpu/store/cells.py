@@ -191,10 +191,14 @@ def missing_logs(record: RunRecord, folder: RunFolder) -> tuple[str, ...]:
     return tuple(cell.label for cell in record.cells if cell.result and not folder.log(cell.label).exists())
 
 
-def format_utc(epoch: float) -> str:
+MINUTES = "%Y-%m-%d %H:%M UTC"
+"""The pattern of a time without its seconds, for `format_utc`."""
+
+
+def format_utc(epoch: float, pattern: str = "%Y-%m-%d %H:%M:%S UTC") -> str:
     """Format seconds since 1970 as `2026-11-20 14:08:03 UTC`; print the number itself if it is outside the calendar."""
     try:
-        return f"{datetime.fromtimestamp(epoch, timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
+        return datetime.fromtimestamp(epoch, timezone.utc).strftime(pattern)
     except (OverflowError, ValueError, OSError):
         return f"{epoch:g} s after 1970"
 

@@ -1,7 +1,7 @@
 """Reads how fast cells were in the newest runs of a history: one latency and one bandwidth of each cell.
 
 The latency is that of the smallest message, the bus bandwidth that of the largest, as in the last run of the cell. A
-program with other metrics of its own has the first of them.
+program with other metrics of its own has the last of them, by name and size.
 """
 
 from __future__ import annotations

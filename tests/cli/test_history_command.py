@@ -95,3 +95,10 @@ def test_sixty_nights_of_two_hundred_cells_are_read_in_seconds(tmp_path: Path) -
     lines = printed(path)
     assert time.process_time() - began < 3
     assert f"{'.' * 41}{'N' * 19}  a-b-7" in lines
+
+
+def test_a_clock_that_was_far_off_is_no_traceback(tmp_path: Path) -> None:
+    path = tmp_path / "history.sqlite"
+    for number, cell in ((0, OK), (1, CRASH)):
+        history.put(path, replace(night(number, cell), started=5e11 + number))
+    assert printed(path)[0] == "2 runs, 5e+11 s after 1970 to 5e+11 s after 1970, the newest right"

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import xml.etree.ElementTree as ET
-from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -13,37 +11,18 @@ from pathlib import Path
 import pytest
 
 from pytest_hetgpu.cli.main import main
-from pytest_hetgpu.model.facts import Environment, found
-from pytest_hetgpu.model.outcome import Attempt, DebugRun, Outcome
+from pytest_hetgpu.model.outcome import Attempt, DebugRun
 from pytest_hetgpu.model.verdict import Kind
 from pytest_hetgpu.store import environment, history
 from pytest_hetgpu.store.cells import CellState, read_run
-from pytest_hetgpu.store.environment import NodeFacts, PlacementFacts
 from pytest_hetgpu.store.events import MatrixFile, Shrunk
 from pytest_hetgpu.store.folder import RunFolder, read_job
 from pytest_hetgpu.store.journal import Journal
-from pytest_hetgpu.store.merge import is_merged
 from pytest_hetgpu.store.past_runs import past_runs
 from pytest_hetgpu.store.redaction.anonymity import mark_anonymous
 from pytest_hetgpu.store.run_summary import summarise
+from tests.cli.merge_runs import LABEL, OTHER, made_run, merged, two_sites
 from tests.reporting.report_samples import CRASHED, KEY, PASSED, job, run_cell, scenario
-
-LABEL, OTHER = "mixed-ucx-allreduce", "mixed-ucx-send"
-
-
-def made_run(
-    reports: Path, outcomes: Sequence[Outcome] = (PASSED, CRASHED), *, digest: str = "0", options: Sequence[str] = ()
-) -> Path:
-    """A run of two cells of the matrix `aws`, with the facts of its nodes, in a reports folder of its own."""
-    folder = RunFolder.create(reports)
-    with closing(Journal(folder.path, "main")) as journal:
-        journal.session_started([MatrixFile("aws", "aws.yaml", digest * 64)], ["pytest"], options)
-        for place, (label, outcome) in enumerate(zip((LABEL, OTHER), outcomes, strict=False)):
-            journal.planned(job(label), place)
-            run_cell(folder, journal, label, outcome)
-    node = NodeFacts("g4ad", "10.0.0.1", Environment({"ucx": found("1.18.0")}))
-    environment.write(folder.path, PlacementFacts("aws-mixed", {"node0": node}))
-    return folder.path
 
 
 @pytest.fixture(autouse=True)
@@ -52,25 +31,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def merged(*runs: str, output: str = "out") -> Path:
-    assert main(["merge", *runs, "-o", output]) == 0
-    return Path(output)
-
-
-def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """What `hetgpu merge` prints on an error; it leaves nothing behind."""
-    before = sorted(Path().rglob("*"))
-    assert main(["merge", *arguments]) == 4
-    assert sorted(Path().rglob("*")) == before
-    return capsys.readouterr().err
-
-
 @pytest.fixture
 def two(here: Path) -> tuple[str, str]:
-    """Two sites: the same matrix in two versions, and so the same cells."""
-    made_run(here / "amd")
-    made_run(here / "nv", (CRASHED, PASSED), digest="f", options=["--hetgpu-timeout", "60"])
-    return "amd=amd/latest", "nv=nv/latest"
+    return two_sites(here)
 
 
 def test_the_same_cell_of_two_sites_is_two_cells(two: tuple[str, str]) -> None:
@@ -222,85 +185,6 @@ def test_paths_of_logs_lead_to_the_copies(here: Path, two: tuple[str, str]) -> N
     assert (folder / cell.outcome.attempts[0].log).read_text() == "attempt-1"
     assert record.smallest[0].log == cell.outcome.attempts[0].log == f"scenarios/third.{LABEL}/attempt-1/output.log"
     assert read_job(RunFolder(folder, "debug").job(f"third.{LABEL}")).matrix == "aws@third"
-
-
-@pytest.mark.parametrize("name", ["../x", "", "a b", "a/b", ".a", "a\x1b[31m", "x" * 41, "a@b", "é"])
-def test_a_name_that_is_no_name_is_refused(two: tuple[str, str], capsys: pytest.CaptureFixture[str], name: str) -> None:
-    error = refused(capsys, two[0], f"{name}=nv/latest", "-o", "out")
-    assert "cannot name a site" in error
-    assert "\x1b" not in error
-
-
-def test_the_default_name_is_the_host_made_fit_for_a_folder(here: Path) -> None:
-    made_run(here / "a")
-    evil = made_run(here / "b")
-    path = evil / "journal" / "main.jsonl"
-    lines = path.read_text().splitlines()
-    started = {**json.loads(lines[0]), "host": "../\x1b[31m" + "x" * 300}
-    path.write_text("\n".join([json.dumps(started), *lines[1:]]))
-    record = read_run(merged("a=a/latest", "b/latest"))
-    assert [one.site for one in record.merged] == ["a", f"31m{'x' * 37}"]
-    assert len(list(Path("out", "scenarios").iterdir())) == 4
-
-
-def test_equal_names_and_equal_runs_are_refused(two: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert "are both of the site" in refused(capsys, "amd/latest", "nv/latest", "-o", "out")
-    assert "are both of the site x: name them, NAME=FOLDER" in refused(
-        capsys, "x=amd/latest", "x=nv/latest", "-o", "out"
-    )
-    assert "are the same run" in refused(capsys, "a=amd/latest", "b=amd/latest", "-o", "out")
-    shutil.copytree("amd/latest", "copy")
-    assert "are the same run" in refused(capsys, "a=amd/latest", "b=copy", "-o", "out")
-    assert "give two or more runs" in refused(capsys, "a=amd/latest", "-o", "out")
-    assert "gone: no such folder" in refused(capsys, "a=gone", "b=copy", "-o", "out")
-    merged(*two)
-    capsys.readouterr()
-    assert "out was merged from several runs" in refused(capsys, "a=out", "b=copy", "-o", "other")
-
-
-def test_a_link_in_a_run_is_refused(here: Path, two: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
-    log = RunFolder(here / "nv" / "latest").log(LABEL)
-    log.unlink()
-    log.symlink_to("/etc/passwd")
-    assert "is a link" in refused(capsys, *two, "-o", "out")
-
-
-def test_a_folder_in_the_way_is_kept(
-    here: Path, two: tuple[str, str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    Path("full").mkdir()
-    Path("full", "notes").write_text("mine")
-    Path("file").write_text("mine")
-    Path("link").symlink_to("full")
-    assert "no merge made it" in refused(capsys, *two, "-o", "full", "--force")
-    assert "it is no folder" in refused(capsys, *two, "-o", "file", "--force")
-    assert "it is no folder" in refused(capsys, *two, "-o", "link", "--force")
-    assert "overlaps with the run" in refused(capsys, *two, "-o", "amd", "--force")
-    assert "overlaps with the run" in refused(capsys, *two, "-o", "nv/latest/inside")
-    Path("empty").mkdir()
-    monkeypatch.chdir("empty")
-    for name in (".", "../empty"):
-        assert "current directory" in refused(capsys, "a=../amd/latest", "b=../nv/latest", "-o", name)
-    monkeypatch.chdir(here)
-    assert is_merged(merged(*two, output="empty"))
-    capsys.readouterr()
-    assert "replace the earlier merge with --force" in refused(capsys, *two, "-o", "empty")
-
-
-def test_an_error_of_the_disk_is_a_message_and_leaves_an_earlier_merge(
-    here: Path, two: tuple[str, str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    merged(*two)
-    capsys.readouterr()
-
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(shutil, "copyfileobj", full)
-    error = refused(capsys, *two, "-o", "out", "--force")
-    assert "No space left on device; nothing was merged" in error
-    assert "Traceback" not in error
-    assert read_run(Path("out")).cells
 
 
 def test_a_merge_of_an_anonymous_run_is_anonymous(here: Path, two: tuple[str, str]) -> None:
