@@ -38,13 +38,13 @@ def save_earlier_runs(folder: Path, record: RunRecord, history: HistoryPlace) ->
 
 
 def save(folder: Path, past: PastRuns, cells: Iterable[tuple[str, str]]) -> None:
-    """Store what a history has of these cells (matrix and id), redacted. Raises OSError."""
+    """Store what a history has of these cells (matrix and id) of this site, redacted. Raises OSError."""
     wanted = set(cells)
     numbers: dict[int, int] = {}
     outcomes: list[PastOutcome] = []
     rows = []
     for cell, found in past.cells.items():
-        if (cell.matrix, cell.scenario) not in wanted:
+        if cell.site or (cell.matrix, cell.scenario) not in wanted:
             continue
         for one in found:
             if one is not None and id(one) not in numbers:

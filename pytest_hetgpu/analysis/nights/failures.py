@@ -19,11 +19,11 @@ class FailureState(str, enum.Enum):
     """The present state of a failure."""
 
     OPEN = "open"
-    """It is there since a run, for the first time."""
+    """It is there since a run, or its cells have failed in another way since it was seen last."""
     REGRESSED = "regressed"
     """It was fixed, and is there again since a run."""
     FIXED = "fixed"
-    """It is gone since a run."""
+    """It is gone since a run in which one of its cells works."""
     FLAKY = "comes and goes"
     """Its turns are no change: it fails now and then."""
 
@@ -75,8 +75,9 @@ def hosts_of(outcome: PastOutcome) -> tuple[str, ...]:
 
 def _history(past: PastRuns, name: str, places: Mapping[PastCell, Sequence[int]]) -> FailureHistory:
     present = {place for several in places.values() for place in several}
-    ran = [any(_ran(past.cells[cell][place]) for cell in places) for place in range(len(past.runs))]
-    turns = [(_BAD if place in present else _GOOD) if ran[place] else None for place in range(len(past.runs))]
+    # A cell that fails in another way does not show that this failure is gone.
+    works = [any(_works(past.cells[cell][place]) for cell in places) for place in range(len(past.runs))]
+    turns = [_BAD if place in present else _GOOD if works[place] else None for place in range(len(past.runs))]
     state, since = _state(past.runs, turns, min(present))
     outcomes = [one for cell, several in places.items() for place in several if (one := past.cells[cell][place])]
     hosts = [hosts_of(one) for one in outcomes]
@@ -94,8 +95,8 @@ def _history(past: PastRuns, name: str, places: Mapping[PastCell, Sequence[int]]
     )
 
 
-def _ran(outcome: PastOutcome | None) -> bool:
-    return outcome is not None and outcome.ran
+def _works(outcome: PastOutcome | None) -> bool:
+    return outcome is not None and outcome.good
 
 
 def _state(runs: Sequence[PastRun], turns: Sequence[PastOutcome | None], first: int) -> tuple[FailureState, int]:

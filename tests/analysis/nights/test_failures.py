@@ -63,6 +63,12 @@ def test_fixed_and_back_again() -> None:
     assert (back.state, back.since, back.first) == (FailureState.REGRESSED, 32, 0)
 
 
+def test_a_failure_behind_another_one_is_not_fixed() -> None:
+    found = {one.name[-1]: one for one in failure_histories(past(a=("....aaaaabbbbbbbbbbbb", "")))}
+    assert (found["a"].state, found["a"].last) == (FailureState.OPEN, 8)
+    assert (found["b"].state, found["b"].since) == (FailureState.OPEN, 9)
+
+
 def test_the_latest_is_first_and_cells_are_together() -> None:
     found = failure_histories(past(a=("aaaaaaaa..", ""), b=("....bbbbbb", ""), c=(".....bbbbb", "")))
     assert [one.name[-1] for one in found] == ["b", "a"]
