@@ -108,11 +108,16 @@ def _state(turns: Sequence[_Seen]) -> HistoryState:
 
 def changes_between(was: PastRun, before: PastOutcome, now: PastRun, present: PastOutcome) -> Iterator[str]:
     """Yield what differs between two outcomes of a cell: its own facts, those of its nodes, then those of the runs."""
-    yield from _differences(before.facts, present.facts)
+    yield from _differences(_reported(before, present), _reported(present, before))
     # Runs of earlier versions have stored no facts of nodes, which is no change.
     if before.nodes and present.nodes:
         yield from _differences(before.nodes, present.nodes)
     yield from changes_of_runs(was, now)
+
+
+def _reported(one: PastOutcome, other: PastOutcome) -> Mapping[str, str]:
+    """Return the facts of an outcome without those that the other lacks because its ranks failed: they report few."""
+    return one.facts if other.good else {name: text for name, text in one.facts.items() if name in other.facts}
 
 
 def changes_of_runs(was: PastRun, now: PastRun) -> Iterator[str]:

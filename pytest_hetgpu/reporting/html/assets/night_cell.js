@@ -12,6 +12,10 @@ function differences(was, now) {
 function known(was, now) {
   return Object.keys(was).length && Object.keys(now).length ? differences(was, now) : [];
 }
+// Ranks that failed report few facts: those that they lack are no change.
+function reported(one, other) {
+  return other.name === "ok" ? one.facts : Object.fromEntries(Object.entries(one.facts).filter(([name]) => name in other.facts));
+}
 function changesOfRuns(before, place) {
   const [was, now] = [before, place].map((at) => FACTS.settings[RUNS[at].setting]);
   return [...differences(was.shared, now.shared), ...known(was.basis, now.basis)];
@@ -32,7 +36,7 @@ function changesBefore(cell, place) {
   const [last, now] = [before(cell, place), outcomesOf(cell)[place]];
   if (last < 0 || now.verdict === "not_run") return null;
   const was = outcomesOf(cell)[last];
-  return [...differences(was.facts, now.facts), ...known(was.nodes, now.nodes), ...changesOfRuns(last, place)];
+  return [...differences(reported(was, now), reported(now, was)), ...known(was.nodes, now.nodes), ...changesOfRuns(last, place)];
 }
 // A link to the next run that has the cell.
 function turn(cell, from, by, text) {
