@@ -54,27 +54,27 @@ class RuleReader:
                 if key not in self.axes:
                     self.diagnostics.add(node.lines[key], f"unknown axis {key!r} in include {known(key, self.axes)}")
             named = (axis for axis in self.axes if axis in node.entries)
-            where = {axis: tuple(dict.fromkeys(self.included(axis, node.entries[axis]))) for axis in named}
+            where = {axis: tuple(dict.fromkeys(self.included(axis, node.entries[axis], "include"))) for axis in named}
             yield Rule("include", where, self.reader.origin(node.line))
 
-    def included(self, axis: str, node: Node) -> Iterator[str]:
-        """Yield the names of an include on one axis: from names, globs, or definitions."""
+    def included(self, axis: str, node: Node, key: str) -> Iterator[str]:
+        """Yield the names on one axis of `key`, an include or a series: from names, globs, or definitions."""
         items = node.items if isinstance(node, source.Sequence) else [node]
         if not items:
-            self.diagnostics.add(node.line, f"include.{axis} must not be empty")
+            self.diagnostics.add(node.line, f"{key}.{axis} must not be empty")
         for item in items:
             if isinstance(item, source.Mapping):
-                yield from self.defined(axis, item)
+                yield from self.defined(axis, item, key)
             elif isinstance(item, Scalar) and item.text is not None:
                 yield from self.matching(axis, item.text, item.line)
             else:
                 self.diagnostics.add(
-                    item.line, f"include.{axis} must be a name, a list of names or a value, not {show(plain(item))}"
+                    item.line, f"{key}.{axis} must be a name, a list of names or a value, not {show(plain(item))}"
                 )
 
-    def defined(self, axis: str, node: source.Mapping) -> Iterator[str]:
-        """Store a value that an include defines, and yield its name."""
-        axis_value = self.reader.inline(axis, node)
+    def defined(self, axis: str, node: source.Mapping, key: str) -> Iterator[str]:
+        """Store a value that `key` defines, and yield its name."""
+        axis_value = self.reader.inline(axis, node, key)
         if axis_value is None:
             return
         first = next((value for value in self.values(axis) if value.name == axis_value.name), None)

@@ -120,7 +120,7 @@ class _SeriesReader:
         if shape is None or missing:
             return
         others = {
-            axis: tuple(dict.fromkeys(rules.included(axis, node.entries[axis])))
+            axis: tuple(dict.fromkeys(rules.included(axis, node.entries[axis], "scaling")))
             for axis in rules.axes
             if axis != "placement"
         }

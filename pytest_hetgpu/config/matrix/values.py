@@ -201,20 +201,19 @@ class AxisReader:
         made = AxisValue("placement", name, raw, node, self.origin(line), nodes=shape.nodes)
         return replace(made, launch_from=shape.launch_from or "", master=shape.master or "")
 
-    def inline(self, axis: str, node: source.Mapping) -> AxisValue | None:
-        """Read a value that an include defines; it needs a `name`."""
+    def inline(self, axis: str, node: source.Mapping, key: str) -> AxisValue | None:
+        """Read a value that `key` defines, an include or a series; it needs a `name`."""
         name = node.entries.get("name")
         if not isinstance(name, Scalar) or not name.text:
-            self.diagnostics.add(
-                node.line, f"a {axis} that an include defines needs a name of its own: {{name: ..., ...}}"
-            )
+            text = f"{key}.{axis}: a {axis} that is defined here needs a name of its own: {{name: ..., ...}}"
+            self.diagnostics.add(node.line, text)
             return None
         rest = source.Mapping(
             node.line,
             {key: child for key, child in node.entries.items() if key != "name"},
             {key: line for key, line in node.lines.items() if key != "name"},
         )
-        return self.value(axis, name.text, rest, node.line, f"include.{axis}")
+        return self.value(axis, name.text, rest, node.line, f"{key}.{axis}")
 
     def layers(self, transports: Mapping[str, AxisValue]) -> None:
         """Check that every `over` names a transport of the file, and that there is no cycle."""

@@ -122,6 +122,13 @@ def test_weak_and_strong_series_of_one_hardware_are_side_by_side(reads: Reads) -
         ),
         (f"{{{PLACED}, kind: week, transport: gloo, workload: ddp_train}}", "unknown value 'week'"),
         (f"{{{PLACED}, kind: weak, workload: ddp_train}}", "this series names no transport"),
+        (f"{{{PLACED}, kind: weak, transport: , workload: ddp_train}}", "scaling.transport must be a name, a list"),
+        (f"{{{PLACED}, kind: weak, transport: [], workload: ddp_train}}", "scaling.transport must not be empty"),
+        (f"{{{PLACED}, kind: weak, transport: {{family: ucx}}, workload: ddp_train}}", "scaling.transport: a "),
+        (
+            f"{{{PLACED}, kind: weak, transport: {{name: u, family: ucx, tsl: tcp}}, workload: ddp_train}}",
+            "unknown key 'tsl' in scaling.transport.u",
+        ),
         (
             f"{{{PLACED}, kind: weak, transport: gloo, workload: barrier}}",
             "workload 'barrier' (barrier) has no scaling",
