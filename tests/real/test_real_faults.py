@@ -40,6 +40,7 @@ OUTCOMES = {
     "ob1-tcp-alone": "wrong_result",
     "ob1-no-interface-none": "transport_unavailable",
     "ucx-no-interface-none": "transport_unavailable",
+    "ucx-tcp-none": "passed",
     "ucx-tcp-segfault-in": "crash",
     "ucx-tcp-kill": "crash",
     "ucx-tcp-hard-exit": "error",
