@@ -17,7 +17,7 @@ ended() {
     awk -v RS= '/semacquire/' /var/run/docker/goroutine-stacks-* | grep -o 'docker/[a-z/]*\.([^)]*)\.[A-Za-z]*' | sort | uniq -c | sort -rn | head -25 || true
     kill -9 "$engine" || true
   fi
-  kill "${engine:-}" "${page:-}" 2>/dev/null || true
+  kill "${bases:-}" "${engine:-}" "${page:-}" 2>/dev/null || true
   wait
 }
 trap ended EXIT
@@ -79,8 +79,10 @@ start_engine() {
     done
   fi
   docker version --format 'Docker {{.Server.Version}}' || { tail -20 "$engine_log" >&2; exit 1; }
-  containers/make-base bookworm
-  containers/make-base trixie
+  # Beside the stacks, which take another core.
+  bases_log=$(mktemp)
+  { containers/make-base bookworm && containers/make-base trixie; } >"$bases_log" 2>&1 &
+  bases=$!
 }
 
 make_stacks() {
@@ -92,6 +94,10 @@ make_stacks() {
   export HETGPU_TORCH_WHEELS=http://127.0.0.1:8642/
   "$python" bootstrap.py stack
   "$python" bootstrap.py stack openmpi-5-torch
+  local status=0
+  wait "$bases" || status=$?
+  cat "$bases_log"
+  [ "$status" -eq 0 ]
 }
 
 nothing_left() {

@@ -112,6 +112,7 @@ def bridge_without_carrier(lacking: Lacking) -> Iterator[None]:
         call("link", "delete", BRIDGE)
 
 
+@pytest.mark.nightly(reason="half a minute of real jobs; a cure of UCX runs on each push")
 @pytest.mark.usefixtures("bridge_without_carrier")
 def test_ob1_without_an_interface_has_several_cures(run: Callable[..., Path]) -> None:
     record = read_run(run(NOT_PINNED, "--hetgpu-remedies"))
