@@ -199,6 +199,24 @@ def test_roce_names_its_hca_to_ucx_and_asks_for_proof() -> None:
     assert job.demand.rdma
 
 
+def test_a_lumi_cell_has_the_documented_tokens() -> None:
+    """Masks, plugin, interfaces and bound libraries are those of the course; the master and the image are left out."""
+    argv = jobs("lumi")["contained-rccl-ofi-ddp_train-default"].command.argv
+    cut = [
+        word
+        for word in argv[: argv.index("/tmp/hetgpu/programs/ddp_train.py") - 1]
+        if not word.startswith(("MASTER_", "--mpi", "--input"))
+    ]
+    masks = "0xfe000000000000,0xfe00000000000000,0xfe0000,0xfe000000,0xfe,0xfe00,0xfe00000000,0xfe0000000000"
+    assert [word for word in cut if not word.endswith(".sif")] == [
+        *("srun", "--kill-on-bad-exit=1", "--nodes=2", "--ntasks=16", "--ntasks-per-node=8"),
+        *(f"--cpu-bind=mask_cpu:{masks}", "--gpus-per-node=8", "singularity", "exec", "--rocm"),
+        *("--bind", "/var/spool/slurmd,/opt/cray,/usr/lib64/libcxi.so.1,/tmp/hetgpu", "env"),
+        *("NCCL_DEBUG=INFO", "NCCL_DEBUG_SUBSYS=INIT,NET", "NCCL_NET=AWS Libfabric", "NCCL_SOCKET_IFNAME=hsn"),
+        "OMP_NUM_THREADS=1",
+    ]
+
+
 def test_lumis_series_doubles_the_nodes_to_64() -> None:
     for kind, workload in (("weak", "ddp-each"), ("strong", "ddp-all")):
         series = [jobs("lumi")[f"torch-{kind}-{2**power}x8-rccl-ofi-{workload}-default"] for power in range(7)]
