@@ -60,7 +60,7 @@ stamp=$(mktemp)
 export HETGPU_LEDGERS
 
 start_engine() {
-  say "a container engine, sshd, and the base images"
+  say "a container engine and sshd"
   install dockerd=docker.io mmdebstrap=mmdebstrap chromium=chromium cc="gcc" /usr/sbin/sshd=openssh-server \
     ssh=openssh-client iptables=iptables ip=iproute2 slurmctld=slurm-wlm munged=munge gdb=gdb pg_ctlcluster=postgresql
   # Neither package has a program of its own.
@@ -79,14 +79,13 @@ start_engine() {
     done
   fi
   docker version --format 'Docker {{.Server.Version}}' || { tail -20 "$engine_log" >&2; exit 1; }
-  # Beside the stacks, which take another core.
-  bases_log=$(mktemp)
-  { containers/make-base bookworm && containers/make-base trixie; } >"$bases_log" 2>&1 &
-  bases=$!
 }
 
 make_stacks() {
-  say "the MPI stacks; PyTorch as a stack of this machine, and a page with its wheel for the image"
+  say "the base images, beside the MPI stacks; PyTorch as a stack of this machine, and a page with its wheel for the image"
+  bases_log=$(mktemp)
+  { containers/make-base bookworm && containers/make-base trixie; } >"$bases_log" 2>&1 &
+  bases=$!
   wheels=$(mktemp -d)
   "$python" -m pip download -q --disable-pip-version-check --no-deps --only-binary :all: --python-version 3.11 -d "$wheels" torch==2.13.0
   "$python" -m http.server --bind 127.0.0.1 --directory "$wheels" 8642 >/dev/null 2>&1 &

@@ -200,7 +200,7 @@ def test_roce_names_its_hca_to_ucx_and_asks_for_proof() -> None:
 
 
 def test_a_lumi_cell_has_the_documented_tokens() -> None:
-    """Masks, plugin, interfaces and bound libraries are those of the course; the master and the image are left out."""
+    """Masks, interfaces and the log of NCCL are those of the course. Master and image are left out."""
     argv = jobs("lumi")["contained-rccl-ofi-ddp_train-default"].command.argv
     cut = [
         word

@@ -43,7 +43,7 @@ def flood(pytester: pytest.Pytester, stack_prefix: Path, monkeypatch: pytest.Mon
     return pytester.path / "reports/latest/scenarios/eight-ob1-tcp-flood/output.log"
 
 
-@pytest.mark.nightly(reason="half a minute; matrices/faults.yaml has a flood, too")
+@pytest.mark.nightly(reason="half a minute; the test of the limit floods on each push")
 def test_nothing_is_lost_or_mixed_up(
     pytester: pytest.Pytester, stack_prefix: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
