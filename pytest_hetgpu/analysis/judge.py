@@ -162,12 +162,14 @@ def judge_run(
     nothing else does.
     """
     job, result, evidence = run.job, run.result, run.evidence
-    findings = _by_precedence(rated for kind in judges for rated in _evaluate(kind, run))
+    rated = _by_precedence(rated for kind in judges for rated in _evaluate(kind, run))
+    findings = tuple(dict.fromkeys(one.finding for one in rated))
+    facts = tuple(one.finding for place, one in enumerate(rated) if not place or one.precedence < Precedence.INDIRECT)
     kind, signature, why = (
         (findings[0].kind, findings[0].signature, findings[0].why) if findings else (Kind.PASSED, None, "")
     )
     known = look_up(signature) if signature else ()
-    ruling = expectation.apply_expectations(run, kind, signature, [entry.id for entry in known])
+    ruling = expectation.apply_expectations(run, facts, [entry.id for entry in known])
     notes = _drop_repeated_reason(ruling.note, why, signature) if ruling.expectation else (why, ruling.note)
     ends = rank_outcomes(run, findings) if kind is not Kind.SKIPPED else ()
     of_speed, inconclusive = _speed_notes(run, findings)
@@ -191,7 +193,7 @@ def judge_run(
         timeline=timeline(run, ends) if kind is not Kind.SKIPPED else None,
         facts={**job.demand.facts, **evidence.facts, **_devices(evidence)},
         wire=result.wire,
-        notes=tuple(map(_one_line, (*_run_notes(run, ruling, signature), *of_speed))),
+        notes=tuple(map(_one_line, (*_run_notes(run, ruling, signature, findings), *of_speed))),
         inconclusive=inconclusive,
         away=unavailable(run, signature),
         suite=evidence.program.benchmark.suite if evidence.program else None,
@@ -216,8 +218,13 @@ def _speed_notes(run: FinishedRun, findings: Sequence[Finding]) -> tuple[tuple[s
         return (), False
 
 
-def _run_notes(run: FinishedRun, ruling: expectation.Ruling, signature: Signature | None) -> Iterator[str]:
+def _run_notes(
+    run: FinishedRun, ruling: expectation.Ruling, signature: Signature | None, findings: Sequence[Finding]
+) -> Iterator[str]:
     """Yield irregularities around the run: dropped output, hosts leased on this machine only, a missing frame."""
+    program = run.evidence.program
+    if program and program.benchmark.proof and not findings:
+        yield f"success was shown by {program.benchmark.proof}"
     if (
         ruling.verdict is Verdict.KNOWN
         and ruling.expectation
@@ -262,7 +269,7 @@ def _evaluate(kind: type[Judge], run: FinishedRun) -> Iterator[RatedFinding]:
         yield RatedFinding(Finding(kind.name, Kind.UNKNOWN, _one_line(why)), Precedence.OVERRIDING)
 
 
-def _by_precedence(evaluate: Iterator[RatedFinding]) -> tuple[Finding, ...]:
+def _by_precedence(evaluate: Iterator[RatedFinding]) -> list[RatedFinding]:
     """Sort findings, the decisive one first; among equals one with a signature comes first."""
 
     def place(rated: RatedFinding) -> tuple[int, int, bool]:
@@ -271,7 +278,7 @@ def _by_precedence(evaluate: Iterator[RatedFinding]) -> tuple[Finding, ...]:
             return rated.precedence, 0, False
         return rated.precedence, -finding.kind.severity, finding.signature is None
 
-    return tuple(dict.fromkeys(rated.finding for rated in sorted(evaluate, key=place)))
+    return sorted(evaluate, key=place)
 
 
 def _stack(evidence: Evidence) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
-from pytest_hetgpu.analysis.logs.output import OutputLines, StartedProgram
+from pytest_hetgpu.analysis.logs.output import LONGEST_SEARCHED, OutputLines, StartedProgram
 from pytest_hetgpu.analysis.logs.parse import DEBUG_NOISE
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.extensions.readers.base import OutputParser, ParseRequest, measurements
@@ -30,8 +31,10 @@ def with_program_output(demand: Requirements, result: RunResult, evidence: Evide
     if foreign is None:
         return evidence
     kind = find("readers", foreign.reader, OutputParser)  # type: ignore[type-abstract]
-    output = OutputLines(Path(result.output), DEBUG_NOISE)
-    reading = _read(kind, foreign, demand.points, output)
+    output = OutputLines(Path(result.output), DEBUG_NOISE, foreign.labels, LONGEST_SEARCHED)
+    reading = _read(kind, foreign, demand, output)
+    reading = replace(reading, refuted=reading.refuted or result.refuted)
+    reading = replace(reading, unsearched=_unsearched(reading, foreign, result, output.divided))
     exited = _exited(kind, reading, result, evidence)
     versions = _versions(foreign, reading, output.starts, evidence)
     told = ProgramOutput(
@@ -59,17 +62,31 @@ def with_program_output(demand: Requirements, result: RunResult, evidence: Evide
 
 
 def _read(
-    kind: type[OutputParser], foreign: ExternalProgram, points: tuple[MessagePoint, ...], output: OutputLines
+    kind: type[OutputParser], foreign: ExternalProgram, demand: Requirements, output: OutputLines
 ) -> BenchmarkResult:
     """Parse the output; if the parser cannot be made (no RE2 here), return a result with that complaint."""
-    asked = ParseRequest(foreign.argv, foreign.reader, points, foreign.ranks, foreign.operation)
+    asked = ParseRequest(
+        foreign.argv, foreign.reader, demand.points, foreign.ranks, foreign.operation, world=demand.ranks
+    )
     try:
         reader = kind(asked, kind.Settings.model_validate_json(foreign.settings))
     except (NotHere, ValueError) as error:
         return BenchmarkResult(kind.tool, warnings=(f"the output cannot be read here: {error}",))
-    for line, number in output.lines():
-        reader.feed(line, number)
+    for line in output.lines():
+        reader.read(line)
     return reader.finish()
+
+
+def _unsearched(reading: BenchmarkResult, foreign: ExternalProgram, result: RunResult, divided: int) -> str:
+    """Return which part of the output may hold a failure, or the missing success, and was not searched."""
+    settings = json.loads(foreign.settings)
+    if divided and settings.get("failure"):
+        return f"line {divided} is too long to be searched for the pattern `failure`"
+    lacking = reading.missing_success or (reading.proof and not {"json_success", "tests"}.isdisjoint(settings))
+    if result.left_out and lacking:
+        what = reading.missing_success or f"success was shown by {reading.proof}"
+        return f"{what}; {result.left_out} bytes of the output were not kept (--hetgpu-output)"
+    return ""
 
 
 def _exited(
@@ -86,6 +103,8 @@ def _exited(
         return kind.meaning_of_stop(reading) if returned else kind.meaning_of_exit(0, reading)
     code = next((ended.code for ended in evidence.exits if ended.code), returned)
     found = kind.meaning_of_exit(code, reading)
+    if found and found.why == reading.missing_success and reading.unsearched:
+        return None
     if found and found.why == reading.missing_success and result.lost:
         # mpirun may exit with 0 although a node is gone, with the output that its ranks would have printed.
         return ExitMeaning(Kind.ERROR, found.why)

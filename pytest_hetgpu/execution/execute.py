@@ -14,6 +14,7 @@ from pytest_hetgpu.cluster import oom_kills
 from pytest_hetgpu.cluster.cluster import Cluster
 from pytest_hetgpu.cluster.leases.hold import lease_hosts
 from pytest_hetgpu.errors import LaunchError, ProvisionError
+from pytest_hetgpu.execution.failure_search import failure_search, search_file
 from pytest_hetgpu.execution.options import DEFAULTS, RunOptions
 from pytest_hetgpu.execution.output_limit import limited
 from pytest_hetgpu.extensions.runtimes.base import OnTimeout, TimeoutInfo, ignore
@@ -22,7 +23,7 @@ from pytest_hetgpu.model.outcome import RunResult
 from pytest_hetgpu.store.files import PRIVATE
 from pytest_hetgpu.store.folder import RunFolder
 from pytest_hetgpu.store.journal import Journal
-from pytest_hetgpu.store.redaction.redact import register_secrets
+from pytest_hetgpu.store.redaction.redact import redact, register_secrets
 
 COMMAND_NOT_FOUND = 127
 
@@ -56,6 +57,10 @@ def _recorded(job: Job, result: RunResult, folder: RunFolder, journal: Journal |
     """
     ended = not (result.survivors or result.lost)
     result = replace(result, output=str(folder.publish(job.label, ended=ended)))
+    raw = folder.raw(job.label)
+    if not result.refuted and raw.exists() and (search := failure_search(job)):
+        # Redaction has changed the text that judges get.
+        result = replace(result, refuted=redact(search_file(search, raw)))
     folder.write_job(job, result)
     if journal:
         journal.finished(job, result)
@@ -73,9 +78,12 @@ def _run(cluster: Cluster, folder: RunFolder, options: RunOptions) -> RunResult:
     short = left < job.timeout
     before, kills_before = cluster.traffic(), cluster.oom_kills()
     overdue: OnTimeout = ignore if short else partial(_look, cluster, output, folder.stacks(job.label))
-    with limited(output, options.output_limit) as finish:
+    search = failure_search(job)
+    with limited(output, options.output_limit, search.feed if search else bytes) as finish:
         result = cluster.launcher.run(job.command, output=output, timeout=min(left, job.timeout), overdue=overdue)
         left_out = finish()
+    if search:
+        result = replace(result, refuted=redact(search.finish()))
     spent = options.budget.why if short and result.timed_out else ""
     result = _settled(cluster, replace(result, spent=spent, left_out=left_out), before)
     after = cluster.oom_kills()

@@ -22,23 +22,23 @@ _KEEP_SIZE, _PUNCH_HOLE = 0x1, 0x2  # linux/falloc.h
 
 
 @contextmanager
-def limited(output: Path, limit: float) -> Iterator[Callable[[], int]]:
+def limited(output: Path, limit: float, search: Callable[[bytes], object] = bytes) -> Iterator[Callable[[], int]]:
     """Free the disk space between the first and the last `limit / 2` bytes of the file `output`, while inside.
 
-    A writer continues undisturbed at the end of the file. Yield a function to call after the last write. It replaces
-    the hole by a line about it, and returns the number of bytes left out. A file system without holes keeps
-    everything until then.
+    A writer continues undisturbed at the end of the file. `search` gets all bytes in order before they are left out.
+    Yield a function to call after the last write. It replaces the hole by a line about it, and returns the number of
+    bytes left out. A file system without holes keeps everything until then.
     """
     half = int(limit) // 2 if limit != float("inf") else 0
     if not half:
         yield lambda: 0
         return
-    growing = _Growing(output, half, -(-half // _BLOCK) * _BLOCK)
+    growing = _Growing(output, half, -(-half // _BLOCK) * _BLOCK, search, max(0, half - LEAST))
     _watch.add(growing)
 
     def finish() -> int:
         _watch.remove(growing)
-        return _closed_up(output, half)
+        return _closed_up(growing)
 
     try:
         yield finish
@@ -48,11 +48,16 @@ def limited(output: Path, limit: float) -> Iterator[Callable[[], int]]:
 
 @dataclass(eq=False, slots=True)
 class _Growing:
-    """The output of a running cell; `done` is where the hole in its middle ends."""
+    """The output of a running cell.
+
+    The hole in its middle ends at `done`. Its bytes up to `searched` were searched, from a little before the hole on.
+    """
 
     output: Path
     half: int
     done: int
+    search: Callable[[bytes], object]
+    searched: int
 
     def look(self) -> bool:
         """Punch out the middle of the file, in whole blocks, if enough has come; False if that cannot be done."""
@@ -61,10 +66,20 @@ class _Growing:
         except OSError:
             return True
         if end > self.done:
+            self.search_to(end)
             if not _punch(self.output, self.done, end - self.done):
                 return False
             self.done = end
         return True
+
+    def search_to(self, end: int) -> None:
+        """Search the bytes before `end` that are not searched yet."""
+        with self.output.open("rb", buffering=0) as file:
+            while self.searched < end and (
+                block := os.pread(file.fileno(), min(_BLOCK, end - self.searched), self.searched)
+            ):
+                self.search(block)
+                self.searched += len(block)
 
 
 class _Watch:
@@ -117,8 +132,9 @@ def _punch(output: Path, start: int, size: int) -> bool:
         os.close(file)
 
 
-def _closed_up(output: Path, half: int) -> int:
+def _closed_up(growing: _Growing) -> int:
     """Join the beginning and the end of a long file, both cut between lines. Return the number of bytes left out."""
+    output, half = growing.output, growing.half
     try:
         size = output.stat().st_size
     except OSError:
@@ -132,6 +148,7 @@ def _closed_up(output: Path, half: int) -> int:
         note = b"hetgpu: %d bytes of output are left out here, of %d\n" % (left_out, size)
         if len(note) >= left_out:
             return 0
+        growing.search_to(start)
         to = head + os.pwrite(file.fileno(), note, head)
         while block := os.pread(file.fileno(), _BLOCK, start):
             start += len(block)

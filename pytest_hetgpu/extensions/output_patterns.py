@@ -18,16 +18,21 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.model.messages import show
+from pytest_hetgpu.model.program_output import OutputLine
 from pytest_hetgpu.model.sizes import parse_size
 
 _GROUPS = ("value", "unit", "metric", "size", "dtype", "operation", "ranks", "iterations", "wrong")
 _LONGEST_PATTERN = 1000
 _MOST_MEMORY = 8 << 20
+_QUOTED_BEFORE, _LONGEST_QUOTE = 60, 200
 _WITHOUT_RE2 = "patterns of a command need google-re2, which has no wheel for this machine"
 
 
 class TextMatch(Protocol):
     """The required part of an RE2 match."""
+
+    def start(self) -> int:
+        """Return the index of the first matched character."""
 
     def groupdict(self) -> dict[str, str | None]:
         """Return the text of each named group."""
@@ -42,6 +47,21 @@ class Compiled(Protocol):
 
     def search(self, text: str) -> TextMatch | None:
         """Return the first match; None if there is none."""
+
+
+def utf8(text: str) -> str:
+    """Return a text for RE2, which accepts UTF-8 only: half of a surrogate pair is not UTF-8."""
+    return text.encode(errors="replace").decode()
+
+
+def search_failure(pattern: Compiled, expression: str, line: OutputLine) -> str:
+    """Describe what the pattern `failure` matches in a line or its hidden text; "" without a match."""
+    for text in map(utf8, (*line.hidden.split("\r"), line.text or "")):
+        if text and (found := pattern.search(text)):
+            where = "" if line.rank is None else f" on rank {line.rank}"
+            begin = max(0, found.start() - _QUOTED_BEFORE)
+            return f"{show(expression)} was found{where}: {text[begin : begin + _LONGEST_QUOTE].strip()}"
+    return ""
 
 
 def compiled(pattern: str) -> Compiled:
@@ -126,7 +146,8 @@ class CommandSettings(ReaderSettings):
     """Settings of a program whose output is parsed.
 
     The pattern `success` must be found in the output, and `failure` must not. `json_success` is a path to a value that
-    must be true. `tests` is the form in which it prints results of tests.
+    must be true. `tests` is the form in which it prints results of tests. A failure on any rank counts. Success must be
+    shown by one rank, or by each of them (`proof: each`).
     """
 
     patterns: tuple[Pattern, ...] = ()
@@ -135,6 +156,10 @@ class CommandSettings(ReaderSettings):
     json_success: Path | None = None
     json_numbers: tuple[Number, ...] = ()
     tests: Literal["tap", "unittest"] | None = None
+    proof: Annotated[
+        Literal["one", "each"],
+        Field(description="the ranks that must show success: one of them, or each"),
+    ] = "one"
 
     @field_validator("success", "failure")
     @classmethod

@@ -23,6 +23,7 @@ class ExternalProgram:
         proof: the transport must appear in the log.
         memory: memory that holds the data, if the program does not print it.
         iterations: timed iterations per point, 0 if not known.
+        labels: form of the label with the rank that the launcher puts before each line, "" for none.
 
     """
 
@@ -36,3 +37,4 @@ class ExternalProgram:
     proof: bool = True
     memory: str = ""
     iterations: int = 0
+    labels: str = ""

@@ -80,6 +80,7 @@ class RunResult:
         wire: bandwidth between the nodes, None if it was not measured.
         spent: reason why the run had to end before its own time limit.
         left_out: number of output bytes that were not kept.
+        refuted: text that the pattern `failure` matched in output that was not kept, or redacted; "" without one.
         unleased: hosts that others may have used during the run.
         leased_here: hosts leased on this machine only, with the reason.
         unplugged: interfaces that existed before a failed run and not after it: `eth0 of node1 is gone`.
@@ -109,6 +110,7 @@ class RunResult:
     launcher_gone: bool = False
     frameless: str = ""
     full: tuple[str, ...] = ()
+    refuted: str = ""
 
     @property
     def signal(self) -> int | None:

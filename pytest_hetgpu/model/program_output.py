@@ -17,6 +17,22 @@ MOST_NAMES = 200
 _SHOWN = 3
 
 
+class OutputLine(NamedTuple):
+    """A line of a program's output, whose number counts from 1.
+
+    Attributes:
+        text: the line as a terminal shows it; None for a debug message of a library.
+        rank: the rank that printed it; None for a launcher's own line, and if the launcher puts no labels.
+        hidden: text that a terminal does not show: overwritten, or that of a debug message. It may hold a failure.
+
+    """
+
+    text: str | None
+    number: int = 0
+    rank: int | None = None
+    hidden: str = ""
+
+
 class Quantity(NamedTuple):
     """A finite number of at least 0.
 
@@ -68,6 +84,9 @@ class BenchmarkResult:
         versions: printed versions of libraries.
         missing_success: missing message of success; significant only if the program ended by itself.
         suite: result of the program's own tests.
+        refuted: the text by which the program itself reports, on any rank, that its results are wrong.
+        proof: the ranks that showed success, if it was not shown by all: `1 of 2 ranks`.
+        unsearched: the part of the output that was not searched, and may hold a failure; "" if all was.
 
     """
 
@@ -81,6 +100,9 @@ class BenchmarkResult:
     versions: Mapping[str, str] = field(default_factory=dict)
     missing_success: str = ""
     suite: SuiteResult | None = None
+    refuted: str = ""
+    proof: str = ""
+    unsearched: str = ""
     complaints = Renamed("warnings")
     unsaid = Renamed("missing_success")
     basis = Renamed("comparison_key")

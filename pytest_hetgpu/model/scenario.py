@@ -25,7 +25,8 @@ class Origin:
 class Expectation:
     """A known-bad cell. Empty `signatures` accepts any; a signature may be a glob.
 
-    `known` is the id of a known failure that must match. If it is not `strict` the cell may pass.
+    `known` is the id of a known failure that must match. If it is not `strict` the cell may pass. `frame`: a signature
+    with a frame is met by the signal alone (`optional`) or not (`required`), if the system gives no frame.
     """
 
     kinds: tuple[Kind, ...]
@@ -38,6 +39,7 @@ class Expectation:
     origin: Origin | None = None
     known: str | None = None
     strict: bool = True
+    frame: str = "required"
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,6 +46,10 @@ def plan(matrix: Matrix, scenario: Scenario, site: SiteFacts) -> Job:
 
         contexts, mca = without_settings(site.dropped, contexts, mca)
     nodes = tuple(replace(node, interface=interface_pinning.interface(settings, node)) for node in nodes)
+    demand = _requirements(scenario, settings, nodes, hosts[: len(nodes)], work)
+    labels = launcher.labels(launch_node.stack) if work.counts_ranks and demand.ranks > 1 and launch_node.stack else ""
+    if demand.external:
+        demand = replace(demand, external=replace(demand.external, labels=labels))
     return Job(
         matrix=matrix.name,
         scenario=scenario.id,
@@ -53,10 +57,12 @@ def plan(matrix: Matrix, scenario: Scenario, site: SiteFacts) -> Job:
         axes=dict(zip(scenario.axes, scenario.values, strict=True)),
         nodes=nodes,
         command=launcher.command(
-            replace(_launch_request(launch_node, all_nodes, contexts, mca, site), rendezvous=meeting)
+            replace(
+                _launch_request(launch_node, all_nodes, contexts, mca, site), rendezvous=meeting, labelled=bool(labels)
+            )
         ),
         timeout=options.timeout or site.timeout,
-        demand=_with_thresholds(scenario, _requirements(scenario, settings, nodes, hosts[: len(nodes)], work), nodes),
+        demand=_with_thresholds(scenario, demand, nodes),
         launcher=control,
         scaling=scenario.scaling,
     )

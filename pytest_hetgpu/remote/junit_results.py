@@ -12,7 +12,7 @@ import signal
 import stat
 import sys
 from pathlib import Path
-from typing import Any, Callable, Dict, List, NoReturn, Optional
+from typing import Any, Callable, Dict, List, NoReturn, Optional, Tuple
 from xml.parsers import expat
 
 PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of linux/prctl.h
@@ -33,9 +33,10 @@ class Case:
 def run_and_print(start: Callable[[], NoReturn], file: str) -> NoReturn:
     """Run `start` in a child, print the results in `file`, and end as the child ended.
 
-    An earlier file of that name is removed, so that its results do not count for this run.
+    An earlier file of that name, or a link, is removed, so that its results do not count for this run.
     """
     remove(file)
+    stale = identity(file)
     child = os.fork()
     if not child:
         # The program must not outlive its rank.
@@ -45,7 +46,7 @@ def run_and_print(start: Callable[[], NoReturn], file: str) -> NoReturn:
     _, status = os.waitpid(child, 0)
     for number, handler in before.items():
         signal.signal(number, handler)
-    print_results(file)
+    print_results(file, stale)
     if os.WIFSIGNALED(status):
         signal.signal(os.WTERMSIG(status), signal.SIG_DFL)
         os.kill(os.getpid(), os.WTERMSIG(status))
@@ -53,28 +54,54 @@ def run_and_print(start: Callable[[], NoReturn], file: str) -> NoReturn:
 
 
 def remove(file: str) -> None:
-    """Remove a plain file, if it exists."""
+    """Remove a plain file or a link, if it exists."""
     try:
-        if stat.S_ISREG(os.lstat(file).st_mode):
+        mode = os.lstat(file).st_mode
+        if stat.S_ISREG(mode) or stat.S_ISLNK(mode):
             Path(file).unlink()
     except OSError:
         pass  # the program reports a place that it cannot write to
 
 
-def print_results(file: str) -> None:
-    """Print a line for each test case; `Bail out!` with the reason if the file cannot be read."""
+def identity(file: str) -> Optional[Tuple[int, ...]]:
+    """Return what changes if a plain file is written: device, inode, size and times; None without one."""
     try:
-        cases = parse(read(file))
+        found = Path(file).stat()
+    except OSError:
+        return None
+    if not stat.S_ISREG(found.st_mode):
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def print_results(file: str, stale: Optional[Tuple[int, ...]] = None) -> None:
+    """Print a line for each test case; `Bail out!` with the reason if the file cannot be read.
+
+    `stale` is the identity of a file that existed before the program, and could not be removed.
+    """
+    if stale is not None and identity(file) == stale:
+        give_up(file, "the program did not write it, it is older than this run")
+        return
+    try:
+        cases, contradiction = parse(read(file))
     except (OSError, ValueError, LookupError, expat.ExpatError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        write(f"Bail out! {plain(file)}: {plain(reason or '')}")
+        give_up(file, reason or "")
         return
     for number, case in enumerate(cases, 1):
         skip = " # SKIP" if case.ended == "skip" else ""
         write(f"{'not ok' if case.ended == 'not ok' else 'ok'} {number} - {case.name}{skip}")
         if case.message:
             write(f"# {case.message}")
+    if contradiction:
+        give_up(file, contradiction)
     write(f"1..{len(cases)}")
+
+
+def give_up(file: str, reason: str) -> None:
+    """Write why the results do not count. The path has a line of its own, as it differs between ranks and hosts."""
+    write(f"Bail out! JUnit file: {plain(reason)}")
+    write(f"# {plain(file)}")
 
 
 def read(file: str) -> bytes:
@@ -88,35 +115,87 @@ def read(file: str) -> bytes:
         return opened.read(LONGEST_FILE)
 
 
-def parse(data: bytes) -> List[Case]:
-    """Return the test cases of a JUnit file. Raises ExpatError or ValueError; a document type is refused."""
-    cases: List[Case] = []
-    inside: List[Optional[Case]] = [None]
+class Counts:
+    """What a suite claims in its attributes, and what it holds; -1: it claims nothing."""
 
-    def begin(tag: str, attributes: Dict[str, str]) -> None:
+    def __init__(self, attributes: Dict[str, str], first: int) -> None:
+        self.name = plain(attributes.get("name", ""))
+        self.first = first
+        self.tests = count(attributes, "tests")
+        self.failed = count(attributes, "failures", "errors")
+
+    def contradiction(self, cases: List[Case]) -> str:
+        """Return which claim the cases inside contradict, "" without one."""
+        failed = sum(case.ended == "not ok" for case in cases)
+        where = f"suite {self.name}" if self.name else "a suite"
+        if self.tests > len(cases):
+            return f"{where} claims {self.tests} tests and holds {len(cases)}"
+        # A case may hold a failure of its test, and an error of its teardown.
+        if self.failed > 0 and not failed:
+            return f"{where} claims {self.failed} failed tests and holds none"
+        return ""
+
+
+def count(attributes: Dict[str, str], *names: str) -> int:
+    """Return the sum of the attributes that are whole numbers; -1 without any."""
+    found = [int(attributes[name]) for name in names if attributes.get(name, "")[:9].isdecimal()]
+    return sum(found) if found else -1
+
+
+class Reader:
+    """The handlers of a parser of JUnit files."""
+
+    def __init__(self) -> None:
+        self.cases: List[Case] = []
+        self.contradiction = ""
+        self._case: Optional[Case] = None
+        self._suites: List[Counts] = []
+
+    def begin(self, tag: str, attributes: Dict[str, str]) -> None:
         name = tag.rpartition("}")[2]
-        case = inside[0]
-        if name == "testcase":
+        if name in ("testsuite", "testsuites"):
+            self._suites.append(Counts(attributes, len(self.cases)))
+        elif name == "testcase":
             owner = attributes.get("classname", "")
-            inside[0] = Case(plain(".".join(filter(None, (owner, attributes.get("name", ""))))) or "a test")
-            cases.append(inside[0])
-        elif case and name in ("failure", "error"):
-            case.ended, case.message = "not ok", plain(attributes.get("message", "").partition("\n")[0])
-        elif case and name == "skipped" and case.ended == "ok":
-            case.ended = "skip"
+            self._case = Case(plain(".".join(filter(None, (owner, attributes.get("name", ""))))) or "a test")
+            self.cases.append(self._case)
+            if attributes.get("status", "").lower() in ("notrun", "disabled"):
+                self._case.ended = "skip"
+        elif name in ("failure", "error"):
+            message = plain(attributes.get("message", "").partition("\n")[0])
+            if self._case:
+                self._case.ended, self._case.message = "not ok", message
+            else:
+                self._contradict(f"the suite itself has an error: {message}")
+        elif name == "skipped" and self._case and self._case.ended == "ok":
+            self._case.ended = "skip"
 
-    def end(tag: str) -> None:
-        if tag.rpartition("}")[2] == "testcase":
-            inside[0] = None
+    def end(self, tag: str) -> None:
+        name = tag.rpartition("}")[2]
+        if name == "testcase":
+            self._case = None
+        elif name in ("testsuite", "testsuites") and self._suites:
+            suite = self._suites.pop()
+            self._contradict(suite.contradiction(self.cases[suite.first :]))
+
+    def _contradict(self, why: str) -> None:
+        self.contradiction = self.contradiction or why
+
+
+def parse(data: bytes) -> Tuple[List[Case], str]:
+    """Return the test cases of a JUnit file, and why its suites did not pass although their cases did, "" if they did.
+
+    Raises ExpatError or ValueError; a document type is refused.
+    """
 
     def refuse(*_arguments: Any) -> None:
         raise ValueError("it has a document type, which is not read")
 
-    parser = expat.ParserCreate()
-    parser.StartElementHandler, parser.EndElementHandler = begin, end
+    reader, parser = Reader(), expat.ParserCreate()
+    parser.StartElementHandler, parser.EndElementHandler = reader.begin, reader.end
     parser.StartDoctypeDeclHandler = refuse
     parser.Parse(data, True)
-    return cases
+    return reader.cases, reader.contradiction
 
 
 def plain(text: str) -> str:

@@ -21,7 +21,8 @@ def excerpt(log: Path, line: int) -> list[list[Any]]:
     if not 0 < line <= LAST_LINE:
         return []
     try:
-        until = takewhile(lambda one: one[1] <= line + AFTER, OutputLines(log).lines())
+        lines = ((one.text or "", one.number) for one in OutputLines(log).lines())
+        until = takewhile(lambda one: one[1] <= line + AFTER, lines)
         # A line that is too long comes in pieces, each with the same number.
         window = list(islice((one for one in until if one[1] >= line - BEFORE), BEFORE + AFTER + 1))
     except OSError:

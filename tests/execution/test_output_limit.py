@@ -87,3 +87,14 @@ def test_eight_writers_lose_nothing_and_do_not_mix_lines(tmp_path: Path) -> None
         assert dots == b"." * 100
         found.setdefault(writer, []).append(int(number))
     assert found == {b"w%d" % number: list(range(20_000)) for number in range(8)}
+
+
+def test_all_that_is_left_out_is_searched_first(tmp_path: Path) -> None:
+    output, seen = tmp_path / "output.log", bytearray()
+    with limited(output, 2 * MIB, seen.extend) as finish:
+        write(output, 200_000)
+        assert finish()
+    lines = {line for line in bytes(seen).splitlines() if line.startswith(b"w0 ")}
+    kept = set(output.read_bytes().splitlines())
+    every = {b"w0 %07d " % number + b"." * 100 for number in range(200_000)}
+    assert every <= lines | kept

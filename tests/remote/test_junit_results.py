@@ -73,22 +73,53 @@ def test_a_file_that_cannot_be_read_is_no_success(tmp_path: Path, text: str | No
     file, made = tmp_path / "out.xml", tmp_path / "made.xml"
     made.write_text(text or "")
     ended = run(tmp_path, "--junit", str(file), "--", *(("true",) if text is None else ("cp", str(made), str(file))))
-    assert ended.lines == [f"Bail out! {file}: {reason}"]
+    assert ended.lines == [f"Bail out! JUnit file: {reason}", f"# {file}"]
 
 
 def test_a_file_of_an_earlier_run_does_not_count(tmp_path: Path) -> None:
     file = tmp_path / "out.xml"
     file.write_text(FILE)
     lines = run(tmp_path, "--junit", str(file), "--", "true").lines
-    assert lines == [f"Bail out! {file}: No such file or directory"]
+    assert lines == ["Bail out! JUnit file: No such file or directory", f"# {file}"]
+
+
+def test_a_file_behind_a_link_does_not_count(tmp_path: Path) -> None:
+    old, link = tmp_path / "old.xml", tmp_path / "link.xml"
+    old.write_text(FILE)
+    link.symlink_to(old)
+    lines = run(tmp_path, "--junit", str(link), "--", "true").lines
+    assert lines[0] == "Bail out! JUnit file: No such file or directory"
+    assert old.exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (
+            '<testsuite tests="4"><testcase name="a"/><error message="collection"/></testsuite>',
+            "the suite itself has an error: collection",
+        ),
+        ('<testsuite name="s" tests="4"><testcase name="a"/></testsuite>', "suite s claims 4 tests and holds 1"),
+        ('<testsuite failures="3"><testcase name="a"/></testsuite>', "a suite claims 3 failed tests and holds none"),
+        (
+            '<testsuites><testsuite errors="1"><testcase name="a"/></testsuite></testsuites>',
+            "a suite claims 1 failed tests and holds none",
+        ),
+    ],
+)
+def test_a_suite_that_contradicts_its_cases_is_no_success(tmp_path: Path, text: str, reason: str) -> None:
+    file, made = tmp_path / "out.xml", tmp_path / "made.xml"
+    made.write_text(text)
+    lines = run(tmp_path, "--junit", str(file), "--", "cp", str(made), str(file)).lines
+    assert lines == ["ok 1 - a", f"Bail out! JUnit file: {reason}", f"# {file}", "1..1"]
 
 
 def test_no_plain_file_is_not_read(tmp_path: Path) -> None:
     (tmp_path / "out.xml").mkdir()
     os.mkfifo(tmp_path / "pipe.xml")
     assert run(tmp_path, "--junit", str(tmp_path / "out.xml"), "--", "true").lines[0].startswith("Bail out! ")
-    (line,) = run(tmp_path, "--junit", str(tmp_path / "pipe.xml"), "--", "true").lines
-    assert line == f"Bail out! {tmp_path}/pipe.xml: it is no plain file"
+    lines = run(tmp_path, "--junit", str(tmp_path / "pipe.xml"), "--", "true").lines
+    assert lines[0] == "Bail out! JUnit file: it is no plain file"
 
 
 def test_the_rank_is_the_program_and_not_its_parent(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ class Ended:
             reader.feed(line)
         self.records: Records = reader.finish()
         read = OutputLines(path)
-        self.lines = [line for line, _ in read.lines()]
+        self.lines = [line.text or "" for line in read.lines()]
         self.starts: dict[int, StartedProgram] = read.starts
 
 

@@ -43,13 +43,15 @@ _NO_LAUNCHER = ("no such file", "Stale file handle", "Transport endpoint is not 
 class Precedence(enum.IntEnum):
     """Order in which findings decide, the strongest first."""
 
-    OVERRIDING = 0
-    """Overrides all other findings: the run was cut short, or it ran in another communicator than requested."""
-    DEFINITE = 1
+    REFUTED = 0
+    """The program itself reports that its results are wrong, which no crash, exit or interruption makes untrue."""
+    OVERRIDING = 1
+    """Overrides all weaker findings: the run was cut short, or it ran in another communicator than requested."""
+    DEFINITE = 2
     """A fact about the run; among several the worst kind decides."""
-    INDIRECT = 2
+    INDIRECT = 3
     """A failure without its reason (an exit code, a silent rank); decides if nothing definite was found."""
-    LOWEST = 3
+    LOWEST = 4
     """Slowness of a sound run; decides if nothing else was found."""
 
 

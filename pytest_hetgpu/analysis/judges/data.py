@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pytest_hetgpu.analysis.judges.base import FinishedRun, Judge, RatedFinding
+from pytest_hetgpu.analysis.judges.base import FinishedRun, Judge, Precedence, RatedFinding
 from pytest_hetgpu.model.verdict import Kind
 
 
 class DataJudge(Judge):
-    """Checks of the received data by every rank; one wrong element is enough."""
+    """Checks of the received data by every rank; one wrong element is enough, and so is the program's own report."""
 
     name = "data"
 
@@ -20,6 +20,10 @@ class DataJudge(Judge):
             for point, count in points.items()
             if count
         ]
+        program = run.evidence.program
+        if program and program.benchmark.refuted:
+            yield self.finding(Kind.WRONG_RESULT, f"{program.tool}: {program.benchmark.refuted}", Precedence.REFUTED)
+            return
         told = run.evidence.wrong[0] if run.evidence.wrong else wrong[0] if wrong else None
         if told:
             more = max(len(wrong), len(run.evidence.wrong)) - 1

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_hetgpu.analysis.judges.base import FinishedRun, describe_signature
 from pytest_hetgpu.model.conditions import matches
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.job import Expectation
-from pytest_hetgpu.model.outcome import RunResult
+from pytest_hetgpu.model.outcome import Finding, RunResult
 from pytest_hetgpu.model.verdict import Kind, Verdict
 
 
@@ -24,29 +24,41 @@ class Ruling:
     note: str = ""
 
 
-def apply_expectations(
-    run: FinishedRun, kind: Kind, signature: Signature | None, known: Collection[str] = ()
-) -> Ruling:
-    """Return the verdict on a run of this kind and signature; `known` are ids of known failures that match.
+def apply_expectations(run: FinishedRun, facts: Sequence[Finding], known: Collection[str] = ()) -> Ruling:
+    """Return the verdict on a run with these findings; `known` are ids of known failures that match the first.
 
-    An expectation applies if all its conditions hold. If a fact that it names is unknown, it does not apply, and the
-    note gives the reason. A cell that the end of the whole run cut short was not run, and matches no expectation.
+    `facts` are the decisive finding, if any, and further facts about the run. An expectation is met only if it covers
+    them all. It applies if all its conditions hold. If a fact that it names is unknown, it does not apply, and the note
+    gives the reason. A cell that the end of the whole run cut short was not run, and matches no expectation.
     """
-    if kind is Kind.SKIPPED:
-        return Ruling(Verdict.NOT_RUN)
-    if run.result.interrupted is not None or (run.result.spent and kind is Kind.UNKNOWN):
+    kind, signature = (facts[0].kind, facts[0].signature) if facts else (Kind.PASSED, None)
+    if kind is Kind.SKIPPED or (kind is Kind.UNKNOWN and (run.result.interrupted is not None or run.result.spent)):
         return Ruling(Verdict.NOT_RUN)
     applicable, note = _applicable(run)
-    fitting = next((e for e in applicable if _fits(e, kind, signature, known, run.result)), None)
-    if fitting:
-        return Ruling(Verdict.OK if kind is Kind.PASSED else Verdict.KNOWN, fitting)
+    fitting = [e for e in applicable if _fits(e, kind, signature, known, run.result)]
+    whole = next((e for e in fitting if _outside(e, facts) is None), None)
+    if whole:
+        return Ruling(Verdict.OK if kind is Kind.PASSED else Verdict.KNOWN, whole)
+    if fitting and (other := _outside(fitting[0], facts)):
+        besides = f"{other.kind.value} besides: {other.why}"
+        return Ruling(Verdict.CHANGED, fitting[0], f"expected {describe(fitting[0])}, and it came, with {besides}")
     if not applicable:
         return Ruling(Verdict.OK if kind is Kind.PASSED else Verdict.NEW, note=note)
     if kind is Kind.PASSED:
         return _passed(applicable)
     first = applicable[0]
     got = f"{kind.value} {describe_signature(signature)}" if signature else kind.value
-    return Ruling(Verdict.CHANGED, first, f"expected {describe(first)}, got {got}")
+    frameless = run.result.frameless if _lacks_frame(first, kind, signature) else ""
+    without = f", no frame could be read: {frameless}" if frameless else ""
+    return Ruling(Verdict.CHANGED, first, f"expected {describe(first)}, got {got}{without}")
+
+
+def _outside(expectation: Expectation, facts: Sequence[Finding]) -> Finding | None:
+    """Return the first further fact that an expectation does not cover. Ranks that wait for a dead one may hang."""
+    covered = {*expectation.kinds, Kind.PASSED, Kind.SKIPPED, Kind.SLOW}
+    if facts and facts[0].kind is Kind.CRASH:
+        covered |= {Kind.HANG, Kind.TIMEOUT}
+    return next((finding for finding in facts[1:] if finding.kind not in covered), None)
 
 
 def _passed(applicable: list[Expectation]) -> Ruling:
@@ -106,17 +118,17 @@ def _fits(
         return True
     if expectation.known and expectation.known not in known:
         return False
+    frameless = bool(result.frameless) and expectation.frame == "optional"
     return not expectation.signatures or (
-        key is not None
-        and any(_matches(key, glob, frameless=bool(result.frameless)) for glob in expectation.signatures)
+        key is not None and any(_matches(key, glob, frameless=frameless) for glob in expectation.signatures)
     )
 
 
 def _matches(key: str, glob: str, *, frameless: bool) -> bool:
     """Return whether an expected key covers the key of a crash.
 
-    One without a function, or without any frame, covers those with one. If the system gave no frame, the signal alone
-    is enough.
+    One without a function, or without any frame, covers those with one. If it is `frameless`, the signal alone is
+    enough.
     """
     if fnmatch.fnmatchcase(key, glob):
         return True
@@ -130,3 +142,9 @@ def lacks_frame(expectation: Expectation, signature: Signature | None) -> bool:
     """Return whether an expectation with a frame was met by a signal alone."""
     key = signature.key if signature else ""
     return bool(_BARE.fullmatch(key)) and key not in expectation.signatures
+
+
+def _lacks_frame(expectation: Expectation, kind: Kind, signature: Signature | None) -> bool:
+    """Return whether an expectation would be met, had the crash a frame."""
+    key = signature.key if signature else ""
+    return kind in expectation.kinds and any(_matches(key, glob, frameless=True) for glob in expectation.signatures)

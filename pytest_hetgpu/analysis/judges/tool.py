@@ -22,6 +22,8 @@ class ToolJudge(Judge):
             return
         if told.absent:
             yield self.finding(Kind.SKIPPED, told.absent, Precedence.OVERRIDING)
+        if told.benchmark.unsearched and not told.benchmark.refuted:
+            yield self.finding(Kind.UNKNOWN, told.benchmark.unsearched)
         exited = told.exit_meaning
         if exited and exited.kind not in (Kind.ERROR, Kind.WRONG_RESULT):
             yield self.finding(exited.kind, f"{told.tool}: {exited.why}")

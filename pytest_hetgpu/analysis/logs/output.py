@@ -1,8 +1,16 @@
-"""Lines that programs themselves print, for parsers of all of them: bounded, and without debug noise."""
+"""Lines that programs themselves print, for parsers of all of them: per rank, bounded, and without our own records.
+
+A launcher that labels output puts the rank before each line. It forwards the output of a rank in chunks, so a label may
+stand inside a line, and the rest of a line may follow lines of other ranks:
+
+    [1,2]<stdout>:first half[1,0]<stdout>:a line of rank 0
+    [1,2]<stdout>: second half
+"""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,8 +20,18 @@ from pytest_hetgpu.analysis.logs.colours import without_colours
 from pytest_hetgpu.analysis.logs.frames import MARK, FrameReader
 from pytest_hetgpu.analysis.logs.scan import LONGEST_LINE
 from pytest_hetgpu.model.multi_pattern import any_of
+from pytest_hetgpu.model.program_output import OutputLine
 
 MOST_RECORDS = 10_000
+LONGEST_SEARCHED = 16 << 20
+"""Bytes of the longest line that a parser gets as a whole."""
+
+_LABELS = {
+    "open-mpi-4": re.compile(rb"\[(?:[\w.-]{1,80}@)?\d{1,10},(\d{1,7})\]<(stdout|stderr)>:"),
+    "open-mpi-5": re.compile(rb"\[(?:[\w.-]{1,80}@)?\d{1,10},(\d{1,7})\]<(stdout|stderr)>: "),
+    "srun": re.compile(rb"^ {0,6}(\d{1,7})(): "),
+    "torchrun": re.compile(rb"^\[default(\d{1,7})()\]:"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,30 +48,87 @@ class StartedProgram:
     versions: Mapping[str, str] = field(default_factory=dict)
 
 
-class OutputLines:
-    """Numbered lines of one log; once they have been read, `starts` maps ranks to their programs."""
+class RankLines:
+    """Joins the lines of ranks in a launcher's output. `labels` names the form of their labels, "" for none.
 
-    def __init__(self, path: Path, noise: tuple[bytes, ...] = ()) -> None:
+    `divided` is the number of the first line that was longer than `longest` bytes and came in pieces, 0 without one.
+    """
+
+    def __init__(self, labels: str = "", longest: int = LONGEST_SEARCHED) -> None:
+        self._label = _LABELS.get(labels)
+        self._longest = longest
+        self._held: dict[bytes, tuple[int | None, bytes]] = {}
+        self._number = 1
+        self.divided = 0
+
+    def feed(self, raw: bytes) -> Iterator[tuple[int | None, bytes, int]]:
+        """Take a raw line, or a piece of one; yield rank, bytes and number of each line that it ends."""
+        for label, rank, piece in self._pieces(raw):
+            held = self._held.pop(label, None)
+            whole = held[1] + piece if held else piece
+            if whole.endswith(b"\n"):
+                yield rank, whole, self._number
+            elif len(whole) >= self._longest:
+                self.divided = self.divided or self._number
+                yield rank, whole, self._number
+            elif whole:
+                self._held[label] = (rank, whole)
+        self._number += raw.endswith(b"\n")
+
+    def finish(self) -> Iterator[tuple[int | None, bytes, int]]:
+        """Yield the last lines, which have no end."""
+        for rank, whole in self._held.values():
+            yield rank, whole, self._number
+
+    def _pieces(self, raw: bytes) -> Iterator[tuple[bytes, int | None, bytes]]:
+        """Yield the parts of a raw line, each with its stream: the label, b"" for the launcher's own."""
+        label, rank, start = b"", None, 0
+        for found in self._label.finditer(raw) if self._label else ():
+            if found.start() > start or label:
+                yield label, rank, raw[start : found.start()]
+            label, rank, start = found[1] + found[2], int(found[1]), found.end()
+        yield label, rank, raw[start:]
+
+
+class OutputLines:
+    """Lines of one log. Once they have been read, `starts` maps ranks to their programs."""
+
+    def __init__(
+        self, path: Path, noise: tuple[bytes, ...] = (), labels: str = "", longest: int = LONGEST_LINE
+    ) -> None:
         self._path = path
-        self._noise = noise
+        self._noise = any_of(noise)
+        self._longest = longest
+        self._ranks = RankLines(labels, longest)
+        self._frames = FrameReader()
         self.starts: dict[int, StartedProgram] = {}
 
-    def lines(self) -> Iterator[tuple[str, int]]:
-        """Yield text and number of each line that is no record.
+    @property
+    def divided(self) -> int:
+        """The number of the first line that was too long to be read as a whole, 0 without one."""
+        return self._ranks.divided
 
-        A line that is too long comes in pieces. If a line was overwritten, its last version counts. Raise OSError if
-        the log cannot be read.
+    def lines(self) -> Iterator[OutputLine]:
+        """Yield each line that is no record, in the order in which they ended.
+
+        Raise OSError if the log cannot be read.
         """
-        frames, number, noise = FrameReader(), 1, any_of(self._noise)
         with self._path.open("rb") as log:
-            while raw := log.readline(LONGEST_LINE):
-                ours = MARK in raw
-                if ours or not noise.search(raw):
-                    for payload in frames.feed(raw.rstrip(b"\r\n")):
-                        self._take(payload)
-                    if not ours:
-                        yield _shown(raw), number
-                number += raw.endswith(b"\n")
+            while raw := log.readline(self._longest):
+                for rank, whole, number in self._ranks.feed(raw):
+                    yield from self._read(rank, whole, number)
+        for rank, whole, number in self._ranks.finish():
+            yield from self._read(rank, whole, number)
+
+    def _read(self, rank: int | None, raw: bytes, number: int) -> Iterator[OutputLine]:
+        noisy = self._noise.search(raw)
+        ours = MARK in raw
+        if ours or not noisy:
+            for payload in self._frames.feed(raw.rstrip(b"\r\n")):
+                self._take(payload)
+        if not ours:
+            text, hidden = shown(raw)
+            yield OutputLine(None, number, rank, hidden + text) if noisy else OutputLine(text, number, rank, hidden)
 
     def _take(self, payload: bytes) -> None:
         try:
@@ -66,10 +141,11 @@ class OutputLines:
                 self.starts.setdefault(rank, _start(record))
 
 
-def _shown(raw: bytes) -> str:
-    """Return a line as a terminal shows it, without colours and NULs."""
-    last = without_colours(raw).rstrip(b"\r\n").rpartition(b"\r")[2]
-    return last.decode(errors="replace").replace("\0", "")
+def shown(raw: bytes) -> tuple[str, str]:
+    """Return a line as a terminal shows it, without colours and NULs, and the text before its last overwriting."""
+    before, _, last = without_colours(raw).rstrip(b"\r\n").rpartition(b"\r")
+    text, hidden = (part.decode(errors="replace").replace("\0", "") for part in (last, before))
+    return text, f"{hidden}\r" if hidden else ""
 
 
 def _start(record: dict[str, Any]) -> StartedProgram:

@@ -255,6 +255,10 @@ class ExpectShape(RuleShape):
     fixed_in: Text | None = None
     remedy: RemedyShape | None = None
     strict: Annotated[bool, Field(description="false: fails now and then, so that a pass is ok")] = True
+    frame: Annotated[
+        Literal["required", "optional"],
+        Field(description="optional: if the system gives no frame of a crash, the signal alone meets the signature"),
+    ] = "required"
 
     def expectation(self, origin: Origin, known: KnownFailure | None = None) -> Expectation:
         """Convert to an Expectation; the known failure gives the values that are not set here."""
@@ -270,4 +274,5 @@ class ExpectShape(RuleShape):
             origin=origin,
             known=self.known,
             strict=self.strict,
+            frame=self.frame,
         )

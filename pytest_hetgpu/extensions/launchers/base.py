@@ -35,6 +35,7 @@ class LaunchRequest:
         shared: some nodes are on one host.
         programs: folder of our programs on the launch node.
         rendezvous: meeting point of ranks of torch.distributed.
+        labelled: each line of output has a label with its rank.
 
     """
 
@@ -49,6 +50,7 @@ class LaunchRequest:
     shared: bool = False
     programs: str = ""
     rendezvous: Rendezvous = Rendezvous()
+    labelled: bool = False
     meeting = Renamed("rendezvous")
 
 
@@ -64,6 +66,13 @@ class Launcher(KeepsOldNames, abc.ABC):
         `backend` is that of torch.distributed, "" for ranks that call MPI.
         """
         return None
+
+    def labels(self, stack: Stack) -> str:
+        """Return the form of the labels in output that is `labelled`, a name of `analysis/logs/output.py`.
+
+        Without labels the output of ranks cannot be told apart: the form is "".
+        """
+        return ""
 
     def environment(self, meeting: Rendezvous) -> Mapping[str, str]:
         """Return variables for the rendezvous of torch.distributed, unless the launcher sets them itself."""

@@ -10,6 +10,7 @@
 | their prefix, if another | `--prefix DIR` | the same | nothing |
 | nodes that share a host | `--bind-to none` | the same | nothing: it does not bind |
 | all ranks on this host | `OMPI_MCA_plm=isolated`, or it needs an ssh | nothing | nothing |
+| rank before each line | `--tag-output` | `--output tag` | `-prepend-pattern "[1,%r]<stdout>:"` |
 | daemons' interface | `--mca oob_tcp_if_include DEV` | `--prtemca prte_if_include DEV` | `-iface DEV` |
 
 Each context sets variables with `env K=V`: Open MPI 5 leaks `-x` into the following contexts, and MPICH has none.
@@ -40,6 +41,10 @@ class Mpirun(Launcher):
             else None
         )
 
+    def labels(self, stack: Stack) -> str:
+        # PRRTE prints a blank after its label.
+        return "open-mpi-4" if stack.vendor == MPICH or 0 < stack.major < 5 else "open-mpi-5"
+
     def command(self, start: LaunchRequest) -> Command:
         groups = [tuple(group) for _, group in itertools.groupby(start.contexts, key=_what)]
         if start.stack.vendor != MPICH:
@@ -68,6 +73,8 @@ def _open_mpi(start: LaunchRequest, groups: Sequence[Group]) -> list[str]:
     # Given hosts have slots.
     if not hosted and _ranks(start.contexts) > start.cores:
         tokens += ["--oversubscribe"] if 0 < start.stack.major < 5 else ["--map-by", ":OVERSUBSCRIBE"]
+    if start.labelled:
+        tokens += ["--tag-output"] if 0 < start.stack.major < 5 else ["--output", "tag"]
     tokens += _daemons(start)
     for name, value in sorted(start.mca.items()):
         tokens += ["--mca", name, value]
@@ -93,6 +100,8 @@ def _daemons(start: LaunchRequest) -> list[str]:
 
 def _hydra(start: LaunchRequest, groups: Sequence[Group]) -> list[str]:
     hosts = ["-hosts", _slots(start.contexts)] if _hosted(start.contexts) else []
+    # `-prepend-rank` prints `[3] `, which a program may print as well.
+    hosts += ["-prepend-pattern", "[1,%r]<stdout>:"] if start.labelled else []
     hosts += ["-iface", start.netdev] if start.ssh_config and start.netdev else []
     return hosts + _contexts(groups, hosted=False)
 

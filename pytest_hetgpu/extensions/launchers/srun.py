@@ -7,6 +7,7 @@
 | nodes of several kinds | a component each, `--het-group=0 ... : --het-group=1 ...` |
 | CPUs of each rank | `--cpu-bind=mask_cpu:0xfe000000000000,...` |
 | image by Apptainer or Singularity | `apptainer exec --bind ... IMAGE` before the program |
+| rank before each line | `--label` |
 | image by pyxis | `--container-image=IMAGE --container-mounts=...` |
 
 `env K=V` after all that sets the variables: `--export` splits at commas, and a container may replace them. With Slurm
@@ -35,6 +36,9 @@ class Srun(Launcher):
         names = ", ".join(sorted(mca))
         takes_none = names and stack.vendor == MPICH
         return f"of {stack.vendor} takes no MCA parameters; this cell sets {names}" if takes_none else None
+
+    def labels(self, stack: Stack) -> str:
+        return "srun"
 
     def command(self, start: LaunchRequest) -> Command:
         """Return the command. Raises NotHere for nodes outside an allocation, or that one component cannot start."""
@@ -68,7 +72,7 @@ def _component(start: LaunchRequest, contexts: Sequence[RankContext]) -> Iterato
             )
     ranks = sum(context.ranks for context in contexts)
     yield f"--mpi={batch.mpi or ('pmi2' if start.stack.vendor == MPICH else 'pmix')}"
-    yield from ("--kill-on-bad-exit=1", "--input=none")
+    yield from ("--kill-on-bad-exit=1", "--input=none", *(("--label",) if start.labelled else ()))
     yield from () if batch.group is None else (f"--het-group={batch.group}",)
     yield from (f"--nodes={len(contexts)}", f"--ntasks={ranks}", f"--ntasks-per-node={first.ranks}")
     yield from _bound(batch, first.ranks)

@@ -33,6 +33,9 @@ class Torchrun(Launcher):
         names = ", ".join(sorted(mca))
         return f"takes no MCA parameters; this cell sets {names}" if names else None
 
+    def labels(self, stack: Stack) -> str:
+        return "torchrun"
+
     def environment(self, meeting: Rendezvous) -> Mapping[str, str]:
         # The prefix of each line of --tee is the global rank. Local ranks repeat on every node.
         return {"TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE": "[${role_name}${rank}]:"}

@@ -1,6 +1,7 @@
 """Results of test suites in the output of ranks: the Test Anything Protocol (TAP), and unittest of Python.
 
-Ranks print the same tests, so that equal names are one test. It has failed if it failed on any rank.
+A reader takes the output of one rank. `merged` joins the results of ranks: they print the same tests, so that equal
+names are one test. It has failed if it failed on any rank.
 
 Sources: TAP 14 (testanything.org/tap-version-14-specification.html); `unittest/runner.py` of CPython 3.8 to 3.13.
 """
@@ -9,6 +10,8 @@ from __future__ import annotations
 
 import abc
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from pytest_hetgpu.model.program_output import MOST_NAMES, SuiteResult
 
@@ -16,8 +19,27 @@ _MOST_TESTS = 100_000
 _LONGEST_NAME = 200
 
 
+def merged(results: Sequence[SuiteResult]) -> SuiteResult:
+    """Return the result of a suite that several ranks ran."""
+    failed = tuple(dict.fromkeys(name for result in results for name in result.failed))
+    more = max(len(failed) - MOST_NAMES, 0)
+    return SuiteResult(
+        tests=max(len(failed), *(result.tests for result in results)),
+        failed=failed[:MOST_NAMES],
+        skipped=min(result.skipped for result in results if result.tests == max(one.tests for one in results)),
+        more=max(more, *(result.more for result in results)),
+        missing=max(result.missing for result in results),
+        whole=all(result.whole for result in results),
+    )
+
+
 class SuiteReader(abc.ABC):
-    """Takes the lines of an output, and returns the result of the suite."""
+    """Takes the lines of one rank, and returns the result of the suite.
+
+    After `finish`, `unfinished` is the reason why the suite did not end, "" if it did.
+    """
+
+    unfinished = ""
 
     def __init__(self) -> None:
         self._failed: dict[str, str] = {}
@@ -41,64 +63,101 @@ class SuiteReader(abc.ABC):
         return SuiteResult(max(tests, len(names)), names[:MOST_NAMES], skipped, max(more, 0), missing, whole)
 
 
+@dataclass(slots=True)
+class _Document:
+    """A TAP document: the number in its plan, None so far, and whether each test was skipped, by number."""
+
+    planned: int | None = None
+    plan_last: bool = False
+    tests: dict[int, bool] = field(default_factory=dict)
+
+    @property
+    def missing(self) -> int:
+        """Number of planned tests that did not run."""
+        return max(0, (self.planned or 0) - len(self.tests))
+
+
 class TapReader(SuiteReader):
     """Lines `ok 1 - NAME` and `not ok 2 - NAME`. A failed test that is marked `# TODO` has not failed.
 
-    A test is known by its number, else by its name. The plan `1..N` may come first or last.
+    A test without a number has the one after the last. The plan `1..N` comes first or last, and a document without one
+    did not end. A rank may print several documents, one after another.
     """
 
     _TEST = re.compile(r"(not )?ok(?:[ \t]+(\d{1,9}))?(?:[ \t]+(?:- ?)?(.*))?")
-    _PLAN = re.compile(r"1\.\.(\d{1,9})\b")
+    _PLAN = re.compile(r"1\.\.(\d{1,9})\s*(?:#.*)?")
     _DIRECTIVE = re.compile(r"(?<!\\)#\s*(skip|todo)\b", re.IGNORECASE)
     _BAIL_OUT = "Bail out!"
 
     def __init__(self) -> None:
         super().__init__()
-        self._tests: dict[str, bool] = {}
-        self._planned = 0
-        self._numbered = True
-        self._bailed_out = False
+        self._documents: list[_Document] = []
+        self._last = 0
+        self._kept = 0
 
     def feed(self, line: str) -> None:
         if found := self._TEST.fullmatch(line):
             self._take(bool(found[1]), found[2] or "", (found[3] or "").strip())
-        elif found := self._PLAN.match(line):
-            self._planned = max(self._planned, int(found[1]))
+        elif found := self._PLAN.fullmatch(line):
+            self._plan(int(found[1]))
         elif line.startswith(self._BAIL_OUT):
-            self._bailed_out = True
             self._fail(line.strip(), line.strip())
 
+    def _plan(self, planned: int) -> None:
+        if not self._documents or self._documents[-1].planned is not None:
+            self._begin()
+        document = self._documents[-1]
+        document.planned, document.plan_last = planned, bool(document.tests)
+
+    def _begin(self) -> None:
+        self._documents.append(_Document())
+        self._last = 0
+
     def _take(self, bad: bool, number: str, text: str) -> None:
+        own = int(number) if number else self._last + 1
+        if not self._documents or self._documents[-1].plan_last or own in self._documents[-1].tests:
+            self._begin()
+            own = int(number) if number else 1
+        self._last = own
         directive = self._DIRECTIVE.search(text)
-        name = (text[: directive.start()] if directive else text).strip().replace("\\#", "#") or f"test {number}"
-        self._numbered = self._numbered and bool(number)
-        key = number or name[:_LONGEST_NAME]
-        if len(self._tests) < _MOST_TESTS:
-            self._tests.setdefault(key, directive is not None and directive[1].lower() == "skip")
+        name = (text[: directive.start()] if directive else text).strip().replace("\\#", "#") or f"test {own}"
+        self._kept += 1
+        if self._kept <= _MOST_TESTS:
+            self._documents[-1].tests[own] = directive is not None and directive[1].lower() == "skip"
         if bad and not directive:
-            self._fail(key, name)
+            self._fail(f"{len(self._documents)}.{own}", name)
 
     def finish(self) -> SuiteResult | None:
-        if not self._tests and not self._failed:
+        documents = self._documents
+        if not any(document.tests for document in documents) and not self._failed:
             return None
-        counted = self._numbered and len(self._tests) < _MOST_TESTS
-        missing = max(0, self._planned - len(self._tests)) if counted else 0
-        whole = bool(self._planned) and not missing and not self._bailed_out
-        tests = max(len(self._tests), self._planned)
-        return self._result(tests, sum(self._tests.values()), missing, whole=whole)
+        missing = sum(document.missing for document in documents) if self._kept <= _MOST_TESTS else 0
+        planless = any(document.planned is None for document in documents)
+        beyond = any(number > (one.planned or number) for one in documents for number in one.tests)
+        if planless:
+            self.unfinished = "the tests have no plan (1..N)"
+        elif beyond:
+            self.unfinished = "the tests have numbers beyond their plan (1..N)"
+        tests = sum(max(len(document.tests), document.planned or 0) for document in documents)
+        skipped = sum(sum(document.tests.values()) for document in documents)
+        return self._result(tests, skipped, missing, whole=not (missing or self.unfinished or self._failed_to_end()))
+
+    def _failed_to_end(self) -> bool:
+        return any(name.startswith(self._BAIL_OUT) for name in self._failed)
 
 
 class UnittestReader(SuiteReader):
-    """Headings `FAIL: test (module.Class)` and `ERROR: ...`, and the line `Ran 12 tests in 0.1s`."""
+    """Headings `FAIL: test (module.Class)` and `ERROR: ...`, the line `Ran 12 tests in 0.1s`, and `OK` or `FAILED`."""
 
     _HEADING = re.compile(r"(?:FAIL|ERROR|UNEXPECTED SUCCESS): (\S+) \(([\w.<>-]+)\)(.*)")
     _RAN = re.compile(r"Ran (\d{1,9}) tests? in [\d.]+s")
-    _SKIPPED = re.compile(r"(?:OK|FAILED|NO TESTS RAN) \(.*\bskipped=(\d{1,9})")
+    _END = re.compile(r"(OK|FAILED|NO TESTS RAN)(?: \((.*)\))?")
+    _SKIPPED = re.compile(r"\bskipped=(\d{1,9})")
 
     def __init__(self) -> None:
         super().__init__()
-        self._ran: int | None = None
-        self._skipped = 0
+        self._ran = self._skipped = self._runs = self._ends = 0
+        self._bad = ""
 
     def feed(self, line: str) -> None:
         if found := self._HEADING.fullmatch(line):
@@ -107,14 +166,22 @@ class UnittestReader(SuiteReader):
             name = f"{whole}{found[3].rstrip()}"
             self._fail(name, name)
         elif found := self._RAN.fullmatch(line):
-            self._ran = max(self._ran or 0, int(found[1]))
-        elif found := self._SKIPPED.match(line):
-            self._skipped = max(self._skipped, int(found[1]))
+            self._ran += int(found[1])
+            self._runs += 1
+        elif self._runs > self._ends and (found := self._END.fullmatch(line)):
+            self._ends += 1
+            skipped = self._SKIPPED.search(found[2] or "")
+            self._skipped += int(skipped[1]) if skipped else 0
+            self._bad = line if found[1] == "FAILED" else self._bad
 
     def finish(self) -> SuiteResult | None:
-        if self._ran is None and not self._failed:
+        if not self._runs and not self._failed:
             return None
-        return self._result(self._ran or 0, self._skipped, whole=self._ran is not None)
+        if self._bad and not self._failed:
+            self._fail(self._bad, self._bad)
+        whole = 0 < self._runs == self._ends
+        self.unfinished = "" if whole else "the tests did not end with `OK` or `FAILED`"
+        return self._result(self._ran, self._skipped, whole=whole)
 
 
 READERS: dict[str, type[SuiteReader]] = {"tap": TapReader, "unittest": UnittestReader}

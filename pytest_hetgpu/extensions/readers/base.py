@@ -19,7 +19,7 @@ from pytest_hetgpu.extensions.registry import find
 from pytest_hetgpu.model import metrics
 from pytest_hetgpu.model.external_program import ExternalProgram
 from pytest_hetgpu.model.old_spellings import KeepsOldNames, Renamed
-from pytest_hetgpu.model.program_output import BenchmarkResult, BenchmarkRow, ExitMeaning
+from pytest_hetgpu.model.program_output import BenchmarkResult, BenchmarkRow, ExitMeaning, OutputLine
 from pytest_hetgpu.model.records import Measurement, MessagePoint, Row
 from pytest_hetgpu.model.verdict import Kind
 
@@ -39,7 +39,8 @@ class ParseRequest:
         argv: the program and its options.
         reader: name of the parser.
         points: required points, with sizes of the bandwidth definitions (`metrics`), not as the program counts them.
-        ranks: ranks of one job.
+        ranks: ranks of the rows, None if the program prints none.
+        world: ranks of the job.
         operation: operation of the rows, if neither the output nor the command names it.
 
     """
@@ -49,6 +50,7 @@ class ParseRequest:
     points: tuple[MessagePoint, ...] = ()
     ranks: int | None = None
     operation: str = ""
+    world: int = 1
 
     @property
     def place(self) -> str:
@@ -128,6 +130,11 @@ class OutputParser(KeepsOldNames, abc.ABC):
     @abc.abstractmethod
     def feed(self, line: str, number: int = 0) -> None:
         """Take one line without its end; `number` counts from 1."""
+
+    def read(self, line: OutputLine) -> None:
+        """Take one line of the job's output. A parser that counts per rank overrides this."""
+        if line.text is not None:
+            self.feed(line.text, line.number)
 
     @abc.abstractmethod
     def finish(self) -> BenchmarkResult:

@@ -7,29 +7,48 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pytest_hetgpu.extensions.output_patterns import CommandSettings, Figures, Number, ReaderSettings, compiled
+from pytest_hetgpu.extensions.output_patterns import (
+    CommandSettings,
+    Figures,
+    Number,
+    ReaderSettings,
+    compiled,
+    search_failure,
+    utf8,
+)
 from pytest_hetgpu.extensions.readers import _units
-from pytest_hetgpu.extensions.readers._suites import READERS
+from pytest_hetgpu.extensions.readers._suites import READERS, SuiteReader, merged
 from pytest_hetgpu.extensions.readers.base import OutputParser, ParseIssues, ParseRequest, quoted, whole
 from pytest_hetgpu.model.messages import show
-from pytest_hetgpu.model.program_output import BenchmarkResult, BenchmarkRow, ExitMeaning, Quantity
+from pytest_hetgpu.model.program_output import (
+    BenchmarkResult,
+    BenchmarkRow,
+    ExitMeaning,
+    OutputLine,
+    Quantity,
+    SuiteResult,
+)
 from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.sizes import parse_size
 from pytest_hetgpu.model.verdict import Kind
 
-_LONGEST_LINE = 16_384
+_LONGEST_SUITE_LINE = 16_384
 _LONGEST_DOCUMENT = 16 << 20
 _MOST_FOUND = 10_000
 _MOST_STARTS = 50
+_MOST_SOURCES = 100_000
 _DECODER = json.JSONDecoder()
 
 
 class CommandParser(OutputParser):
-    """A parser of the user's own patterns. Raises NotHere for patterns without an installed RE2."""
+    """A parser of the user's own patterns. Raises NotHere for patterns without an installed RE2.
+
+    A failure on any rank counts. Success is counted per rank: one must show it, or each of them (`proof: each`).
+    """
 
     Settings = CommandSettings
     settings: CommandSettings
@@ -41,48 +60,93 @@ class CommandParser(OutputParser):
         self._patterns = [(item, compiled(item.pattern)) for item in given.patterns]
         self._success = compiled(given.success) if given.success else None
         self._failure = compiled(given.failure) if given.failure else None
-        self._suite = READERS[given.tests]() if given.tests else None
-        self._succeeded = self._success is None
-        self._failed = ""
-        self._json: list[str] = []
-        self._length = 0
+        self._refuted = ""
+        self._sources: dict[int | None, _Source] = {}
 
     def feed(self, line: str, number: int = 0) -> None:
-        if self.settings.json_numbers or self.settings.json_success:
-            self._length += len(line)
-            if self._length <= _LONGEST_DOCUMENT:
-                self._json.append(line)
-        # RE2 accepts UTF-8 only; half of a surrogate pair is not UTF-8.
-        text = line[:_LONGEST_LINE].encode(errors="replace").decode()
-        if self._failure and not self._failed and self._failure.search(text):
-            self._failed = text.strip()[:200] or "the pattern of failure was found"
-        if not self._succeeded and self._success and self._success.search(text):
-            self._succeeded = True
-        if self._suite:
-            self._suite.feed(line[:_LONGEST_LINE])
+        self.read(OutputLine(line, number))
+
+    def read(self, line: OutputLine) -> None:
+        given = self.settings
+        if self._failure and not self._refuted:
+            self._refuted = search_failure(self._failure, given.failure or "", line)
+        if line.text is None:
+            return
+        source = self._source(line.rank)
+        if given.json_numbers or given.json_success:
+            source.keep(line.text)
+        text = utf8(line.text)
+        if not source.said and self._success and self._success.search(text):
+            source.said = True
+        if source.suite:
+            source.suite.feed(line.text[:_LONGEST_SUITE_LINE])
         for item, pattern in self._patterns:
             if found := pattern.search(text):
                 groups = {name: value for name, value in found.groupdict().items() if value}
-                self._keep(item, groups, number)
+                self._keep(item, groups, line.number)
+
+    def _source(self, rank: int | None) -> _Source:
+        if rank not in self._sources:
+            if len(self._sources) >= _MOST_SOURCES:
+                self.warnings.add(f"more than {_MOST_SOURCES:,} ranks: the rest is not read")
+                return next(iter(self._sources.values()))
+            suite = READERS[self.settings.tests]() if self.settings.tests else None
+            self._sources[rank] = _Source("" if rank is None else f" on rank {rank}", suite)
+        return self._sources[rank]
 
     def finish(self) -> BenchmarkResult:
-        self._document()
-        failed = (self._failed,) if self._failed else ()
-        unsaid = "" if self._succeeded else f"nothing fits {show(self.settings.success)}, which marks success"
+        sources = [source for _, source in sorted(self._sources.items(), key=lambda one: (one[0] is None, one[0] or 0))]
+        for source in sources:
+            source.finish(self.settings.json_success)
+            self._refuted = self._refuted or source.refuted
+        if self.settings.json_numbers or self.settings.json_success:
+            self._numbers_of(sources)
         if (self._patterns or self.settings.json_numbers) and not self.rows:
             self.warnings.add("no figure was found")
-        suite = self._suite.finish() if self._suite else None
-        if self._suite and suite is None:
-            unsaid = unsaid or f"the output has no results of tests ({self.settings.tests})"
-        elif suite and suite.missing:
-            unsaid = unsaid or str(suite)
-        elif suite and suite.tests <= suite.skipped and not suite.failed:
-            unsaid = unsaid or f"no test ran: the suite has {suite.tests}, of which {suite.skipped} were skipped"
-        found = BenchmarkResult(self.tool, "", self.rows, self.warnings.texts, failed, missing_success=unsaid)
-        return replace(found, suite=suite)
+        results = [source.result for source in sources if source.result]
+        return BenchmarkResult(
+            self.tool,
+            rows=self.rows,
+            warnings=self.warnings.texts,
+            failed=(self._refuted,) if self._refuted else (),
+            missing_success=next(self._missing_success(sources), ""),
+            suite=merged(results) if results else None,
+            refuted=self._refuted,
+            proof=self._proof(sources),
+        )
+
+    def _proof(self, sources: Sequence[_Source]) -> str:
+        """Return `1 of 2 ranks`; "" if all ranks showed success, or if the output has no labels."""
+        asked = self.settings.success or self.settings.json_success or self.settings.tests
+        found = sum(source.succeeded for rank, source in self._sources.items() if rank is not None)
+        return f"{found} of {self.request.world} ranks" if asked and 0 < found < self.request.world else ""
+
+    def _missing_success(self, sources: Sequence[_Source]) -> Iterator[str]:
+        """Yield each success that the settings require and the output lacks."""
+        given, each, world = self.settings, self.settings.proof == "each", self.request.world
+        if each and world > 1 and sources and set(self._sources) == {None}:
+            yield "`proof: each` cannot be judged: the launcher does not label output by rank"
+        asked = (
+            (given.success, f"nothing fits {show(given.success)}, which marks success", [one.said for one in sources]),
+            (given.json_success, f"{given.json_success} is not true", [one.true for one in sources]),
+            (given.tests, f"no results of tests ({given.tests}) in the output", [bool(one.result) for one in sources]),
+        )
+        for setting, lacking, shown in asked:
+            found = sum(shown) if setting else world
+            if not found:
+                yield lacking
+            elif each and found < world:
+                yield f"{lacking} on {world - found} of {world} ranks (`proof: each`)"
+        yield from (f"{source.unfinished}{source.where}" for source in sources if source.unfinished)
+        suites = [source.result for source in sources if source.result]
+        idle = [suite for suite in suites if suite.tests <= suite.skipped and not suite.failed]
+        if idle and (each or len(idle) == len(suites)):
+            yield f"no test ran: the suite has {idle[0].tests}, of which {idle[0].skipped} were skipped"
 
     @staticmethod
     def meaning_of_exit(code: int, reading: BenchmarkResult) -> ExitMeaning | None:
+        if reading.refuted:
+            return ExitMeaning(Kind.WRONG_RESULT, reading.refuted)
         if reading.suite and reading.suite.failed:
             return ExitMeaning(Kind.WRONG_RESULT, str(reading.suite))
         # A failed program may have ended before its message of success.
@@ -122,18 +186,14 @@ class CommandParser(OutputParser):
             )
         )
 
-    def _document(self) -> None:
-        if not (self.settings.json_numbers or self.settings.json_success):
-            return
-        if self._length > _LONGEST_DOCUMENT:
+    def _numbers_of(self, sources: Sequence[_Source]) -> None:
+        """Keep the figures in the document of the first rank that printed one."""
+        if any(source.too_long for source in sources):
             self.warnings.add(f"more than {_LONGEST_DOCUMENT >> 20} MiB of JSON: it is not read")
             return
-        root = _parsed("\n".join(self._json))
+        root = next((source.root for source in sources if source.root is not None), None)
         if root is None:
             self.warnings.add("no JSON that can be read")
-        path = self.settings.json_success
-        if path and next(_values(root, path), None) not in (True, "true"):
-            self._failed = self._failed or f"{path} is not true"
         for item in self.settings.json_numbers:
             self._numbers(root, item)
 
@@ -148,6 +208,52 @@ class CommandParser(OutputParser):
         for index, value in enumerate(found):
             groups = {"value": str(value)} | ({"size": str(sizes[index])} if sizes else {})
             self._keep(item, groups, 0)
+
+
+class _Source:
+    """The output of one rank, or all of it if the launcher puts no labels; `where` names the rank.
+
+    Attributes:
+        said: the pattern of success was found.
+        true: the value that must be true is true.
+        result: result of its tests.
+        unfinished: reason why its tests did not end, "" if they did.
+        refuted: the value that must be true is something else.
+
+    """
+
+    def __init__(self, where: str, suite: SuiteReader | None) -> None:
+        self.where = where
+        self.suite = suite
+        self.said = self.true = self.too_long = False
+        self.result: SuiteResult | None = None
+        self.unfinished = self.refuted = ""
+        self.root: Any = None
+        self._lines: list[str] = []
+        self._length = 0
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether it shows success by any of the means that count."""
+        ran = self.result is not None and not self.unfinished and not self.result.failed
+        return self.said or self.true or ran
+
+    def keep(self, line: str) -> None:
+        """Keep a line that may be part of a document."""
+        self._length += len(line)
+        if self._length <= _LONGEST_DOCUMENT:
+            self._lines.append(line)
+
+    def finish(self, path: str | None) -> None:
+        """Read the document, with the value at `path`, and the result of the tests."""
+        self.too_long = self._length > _LONGEST_DOCUMENT
+        self.root = None if self.too_long else _parsed("\n".join(self._lines))
+        values = list(itertools.islice(_values(self.root, path), _MOST_FOUND)) if path else []
+        self.true = bool(values) and all(value in (True, "true") for value in values)
+        self.refuted = f"{path} is not true{self.where}" if values and not self.true else ""
+        self.result = self.suite.finish() if self.suite else None
+        if self.suite and self.result and not self.result.failed:
+            self.unfinished = str(self.result) if self.result.missing else self.suite.unfinished
 
 
 def _size(text: str, notes: ParseIssues, line: int) -> int | None:

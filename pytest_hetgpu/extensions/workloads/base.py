@@ -137,6 +137,8 @@ class Workload(KeepsOldNames, abc.ABC):
     Settings: ClassVar[type[WorkloadSettings]] = WorkloadSettings
     operation: ClassVar[str]
     measured: ClassVar[bool] = True
+    counts_ranks: ClassVar[bool] = False
+    """Whether its output is read per rank, so that the launcher must label it."""
     torch: ClassVar[bool] = False
     """Whether torch.distributed has the operation."""
     backend: str = ""

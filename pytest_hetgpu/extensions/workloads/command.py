@@ -59,6 +59,7 @@ class CommandWorkload(ExternalWorkload):
     operation = "command"
     reader = "command"
     measured = False
+    counts_ranks = True
     scalings = ("weak", "strong")
 
     def command(self) -> tuple[str, ...]:

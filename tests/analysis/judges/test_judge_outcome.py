@@ -12,8 +12,8 @@ from pytest_hetgpu.analysis.judges import expectation as expectations
 from pytest_hetgpu.analysis.judges.base import FinishedRun, Judge, RatedFinding
 from pytest_hetgpu.model.failure import Condition
 from pytest_hetgpu.model.job import Expectation, Origin
-from pytest_hetgpu.model.outcome import Outcome
-from pytest_hetgpu.model.records import RankExit
+from pytest_hetgpu.model.outcome import Finding, Outcome
+from pytest_hetgpu.model.records import MessagePoint, RankExit
 from pytest_hetgpu.model.verdict import Kind, Verdict
 from tests.analysis.judges.judge_cases import (
     BROKEN,
@@ -244,7 +244,8 @@ def test_what_preflight_foresaw_is_the_known_failure_only_where_nothing_ran(seco
 
 
 def test_a_skipped_cell_is_not_run() -> None:
-    assert expectations.apply_expectations(case(), Kind.SKIPPED, None).verdict is Verdict.NOT_RUN
+    skipped = Finding("tool", Kind.SKIPPED, "there is no lmp")
+    assert expectations.apply_expectations(case(), [skipped]).verdict is Verdict.NOT_RUN
 
 
 @pytest.mark.parametrize(
@@ -312,7 +313,7 @@ NO_CORE = "gdb is not installed"
         ("SIGSEGV@libuct.so", "SIGSEGV@libuct.so!another", "", Verdict.KNOWN),
         ("SIGSEGV@libuct.so", "SIGSEGV@libucp.so!f", "", Verdict.CHANGED),
         ("SIGBUS", FRAMED, "", Verdict.CHANGED),
-        (FRAMED, "SIGSEGV", NO_CORE, Verdict.KNOWN),
+        (FRAMED, "SIGSEGV", NO_CORE, Verdict.CHANGED),
         (FRAMED, "SIGSEGV", "", Verdict.CHANGED),
         (FRAMED, "SIGBUS", NO_CORE, Verdict.CHANGED),
         (FRAMED, "SIGSEGV@libuct.so", NO_CORE, Verdict.CHANGED),
@@ -328,5 +329,36 @@ def test_a_crash_is_expected_with_less_or_without_a_frame(
     )
     judged = outcome(run)
     assert judged.verdict is verdict
-    noted = f"expected crash {expected}, and no frame could be read: {NO_CORE}" in judged.notes
-    assert noted is (verdict is Verdict.KNOWN and bool(frameless))
+    assert (f"no frame could be read: {NO_CORE}" in judged.why) is (found == "SIGSEGV" and bool(frameless))
+
+
+@pytest.mark.parametrize(
+    ("found", "frameless", "verdict"),
+    [
+        ("SIGSEGV", NO_CORE, Verdict.KNOWN),
+        ("SIGSEGV", "", Verdict.CHANGED),
+        ("SIGBUS", NO_CORE, Verdict.CHANGED),
+        ("SIGSEGV@libuct.so", NO_CORE, Verdict.CHANGED),
+    ],
+)
+def test_the_frame_of_an_expected_crash_may_be_optional(found: str, frameless: str, verdict: Verdict) -> None:
+    expected = expectation(Kind.CRASH, signatures=(FRAMED,), frame="optional")
+    run = {**CRASHED, "frameless": frameless}
+    judged = outcome(
+        case({"expectations": (expected,)}, **{**BAD, "run": run, "signatures": (signature(Kind.CRASH, found),)})
+    )
+    assert judged.verdict is verdict
+    noted = f"expected crash {FRAMED}, and no frame could be read: {NO_CORE}" in judged.notes
+    assert noted is (verdict is Verdict.KNOWN)
+
+
+def test_an_expectation_is_met_only_if_nothing_else_was_found() -> None:
+    wrong = {MessagePoint(8, "float32"): 1}
+    expected = expectation(Kind.CRASH, signatures=(FRAMED,))
+    crashed = {**BAD, "run": CRASHED, "signatures": (signature(Kind.CRASH, FRAMED),)}
+    assert outcome(case({"expectations": (expected,)}, **crashed)).verdict is Verdict.KNOWN
+    both = outcome(case({"expectations": (expected,)}, **{**crashed, "checks": {0: wrong, 1: wrong}}))
+    assert (both.kind, both.verdict) == (Kind.CRASH, Verdict.CHANGED)
+    assert f"expected crash {FRAMED}, and it came, with wrong_result besides: rank 0: 1 wrong element" in both.why
+    either = expectation(Kind.CRASH, Kind.WRONG_RESULT)
+    assert outcome(case({"expectations": (either,)}, **{**crashed, "checks": {0: wrong}})).verdict is Verdict.KNOWN

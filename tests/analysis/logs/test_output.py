@@ -21,7 +21,7 @@ def framed(**payload: object) -> bytes:
 def lines(tmp_path: Path, log: bytes, noise: tuple[bytes, ...] = ()) -> list[tuple[str, int]]:
     path = tmp_path / "output.log"
     path.write_bytes(log)
-    return list(OutputLines(path, noise).lines())
+    return [(line.text, line.number) for line in OutputLines(path, noise).lines() if line.text is not None]
 
 
 @pytest.mark.parametrize(
@@ -73,3 +73,42 @@ def test_what_ranks_started(tmp_path: Path) -> None:
 def test_a_log_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No such file"):
         list(OutputLines(tmp_path / "none").lines())
+
+
+@pytest.mark.parametrize(
+    ("labels", "log", "told"),
+    [
+        ("open-mpi-4", b"[1,0]<stdout>:a\n[1,1]<stdout>: b\nlauncher\n", [(0, "a"), (1, " b"), (None, "launcher")]),
+        ("open-mpi-5", b"[1,0]<stdout>: a\n[prterun-h-1@1,12]<stderr>: b\n", [(0, "a"), (12, "b")]),
+        # A launcher forwards chunks: lines of other ranks come in between.
+        (
+            "open-mpi-4",
+            b"[1,0]<stdout>:first [1,1]<stdout>:whole\n[1,1]<stderr>:x[1,0]<stdout>:second\n",
+            [(1, "whole"), (0, "first second"), (1, "x")],
+        ),
+        ("srun", b"0: a\n12: b: 3: c\nsrun: error: x\n", [(0, "a"), (12, "b: 3: c"), (None, "srun: error: x")]),
+        ("torchrun", b"[default3]:a\nW1127 agent\n", [(3, "a"), (None, "W1127 agent")]),
+        ("", b"[1,0]<stdout>: a\n", [(None, "[1,0]<stdout>: a")]),
+    ],
+)
+def test_lines_of_ranks(tmp_path: Path, labels: str, log: bytes, told: list[tuple[int | None, str]]) -> None:
+    path = tmp_path / "output.log"
+    path.write_bytes(log)
+    assert [(line.rank, line.text) for line in OutputLines(path, labels=labels).lines()] == told
+
+
+def test_a_record_that_a_label_divides_is_read(tmp_path: Path) -> None:
+    record = framed(t="program", rank=1, path="/x")
+    path = tmp_path / "output.log"
+    path.write_bytes(b"[1,1]<stdout>:" + record[:30] + b"[1,0]<stdout>:a\n[1,1]<stdout>:" + record[30:] + b"\n")
+    output = OutputLines(path, labels="open-mpi-4")
+    assert [(line.rank, line.text) for line in output.lines()] == [(0, "a")]
+    assert output.starts[1].path == "/x"
+
+
+def test_a_line_that_is_too_long_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "output.log"
+    path.write_bytes(b"a\n" + b"x" * 300 + b"\nb\n")
+    output = OutputLines(path, longest=100)
+    assert "".join(line.text or "" for line in output.lines()) == "a" + "x" * 300 + "b"
+    assert output.divided == 2

@@ -12,11 +12,12 @@ from pydantic import ValidationError
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.extensions.output_patterns import CommandSettings
 from pytest_hetgpu.extensions.readers import _units, command
+from pytest_hetgpu.extensions.readers.base import ParseRequest
 from pytest_hetgpu.extensions.readers.command import CommandParser
-from pytest_hetgpu.model.program_output import BenchmarkResult
+from pytest_hetgpu.model.program_output import BenchmarkResult, OutputLine
 from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.verdict import Kind
-from tests.extensions.readers.feeding import read, values
+from tests.extensions.readers.feeding import read, read_ranks, values
 
 pytest.importorskip("re2")
 
@@ -79,10 +80,67 @@ def test_success_and_failure() -> None:
     silent = run("oops\n", success="PASS")
     assert (silent.failed, silent.missing_success) == ((), "nothing fits 'PASS', which marks success")
     assert CommandParser.meaning_of_stop(silent) is None
-    assert run("PASSED\nFATAL: lost\n", success="PASS", failure="FATAL").failed == ("FATAL: lost",)
+    refuted = run("PASSED\nFATAL: lost\n", success="PASS", failure="FATAL")
+    assert refuted.failed == (refuted.refuted,) == ("'FATAL' was found: FATAL: lost",)
+    for meaning in (CommandParser.meaning_of_exit(1, refuted), CommandParser.meaning_of_stop(refuted)):
+        assert meaning == (Kind.WRONG_RESULT, refuted.refuted)
     exited = CommandParser.meaning_of_exit(0, run("oops\n", success="PASS"))
     assert exited is not None
     assert exited.kind is Kind.WRONG_RESULT
+
+
+def ranks(*outputs: str, **settings: object) -> BenchmarkResult:
+    return read_ranks(CommandSettings.model_validate(settings), *outputs)
+
+
+def test_a_failure_on_any_rank_counts_and_a_success_is_counted_per_rank() -> None:
+    assert ranks("GOOD", "BAD", success="GOOD", failure="BAD").refuted == "'BAD' was found on rank 1: BAD"
+    one = ranks("GOOD", "quiet", success="GOOD")
+    assert (one.missing_success, one.proof) == ("", "1 of 2 ranks")
+    both = ranks("GOOD", "GOOD", success="GOOD", proof="each")
+    assert (both.missing_success, both.proof) == ("", "")
+    each = ranks("GOOD", "quiet", success="GOOD", proof="each")
+    assert each.missing_success == "nothing fits 'GOOD', which marks success on 1 of 2 ranks (`proof: each`)"
+    merged = read(
+        "command", "GOOD\n", settings=CommandSettings.model_validate({"success": "GOOD", "proof": "each"}), world=2
+    )
+    assert "does not label output by rank" in merged.missing_success
+
+
+@pytest.mark.parametrize(
+    ("outputs", "refuted", "missing"),
+    [
+        (('{"ok": true}', '{"ok": false}'), "ok is not true on rank 1", "ok is not true"),
+        (('{"ok": false}', '{"ok": true}'), "ok is not true on rank 0", ""),
+        (('{"ok": true}', "no document"), "", ""),
+        (('{"ok": null}', '{"ok": true}'), "ok is not true on rank 0", ""),
+        (("no document", '{"other": 1}'), "", "ok is not true"),
+        (('{"ok": true}', '{"other": 1}'), "", ""),
+    ],
+)
+def test_the_value_that_must_be_true_is_read_per_rank(outputs: tuple[str, ...], refuted: str, missing: str) -> None:
+    found = ranks(*outputs, json_success="ok")
+    assert found.refuted == refuted
+    if not refuted:
+        assert found.missing_success == missing
+
+
+def test_every_value_at_a_path_must_be_true() -> None:
+    document = {"cases": [{"ok": True}, {"ok": False}]}
+    assert run(json.dumps(document), json_success="cases.*.ok").refuted == "cases.*.ok is not true"
+    assert run(json.dumps({"cases": []}), json_success="cases.*.ok").missing_success == "cases.*.ok is not true"
+
+
+def test_a_failure_is_found_in_long_lines_and_in_text_that_a_terminal_does_not_show() -> None:
+    long = run(f"{'x' * 100_000} BAD {'y' * 100_000}\n", failure="BAD").refuted
+    assert long.startswith("'BAD' was found: x")
+    assert " BAD y" in long
+    parser = CommandParser(ParseRequest(), CommandSettings.model_validate({"failure": "BAD", "success": "BAD"}))
+    parser.read(OutputLine("100 %", 1, None, "BAD\r50 %\r"))
+    parser.read(OutputLine(None, 2, None, "UCX  DEBUG BAD"))
+    found = parser.finish()
+    assert found.refuted == "'BAD' was found: BAD"
+    assert found.missing_success == "nothing fits 'BAD', which marks success"
 
 
 DOCUMENT = {"ok": True, "runs": [{"bytes": 8, "us": 1.5}, {"bytes": "1M", "us": 100}], "env": {"a": 1}}
@@ -119,8 +177,8 @@ def test_paths(document: object, path: str, figures: list[float]) -> None:
     ("text", "failed", "complaint"),
     [
         ('{"ok": false}', "ok is not true", "nothing at n"),
-        ("{", "ok is not true", "no JSON that can be read"),
-        ("", "ok is not true", "no JSON that can be read"),
+        ("{", "", "no JSON that can be read"),
+        ("", "", "no JSON that can be read"),
         ('{"ok": true, "n": "many"}', "", "value is 'many', no number"),
         ('{"ok": true, "n": NaN}', "", "value is not finite"),
         ('{"ok": true, "n": -1}', "", "value is negative"),

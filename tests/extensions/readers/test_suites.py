@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +13,7 @@ from pytest_hetgpu.extensions.readers._suites import READERS
 from pytest_hetgpu.extensions.readers.command import CommandParser
 from pytest_hetgpu.model.program_output import MOST_NAMES, BenchmarkResult, SuiteResult
 from pytest_hetgpu.model.verdict import Kind
-from tests.extensions.readers.feeding import read
+from tests.extensions.readers.feeding import read, read_ranks
 
 pytest.importorskip("re2")
 
@@ -20,12 +22,18 @@ def run(form: str, *lines: str) -> BenchmarkResult:
     return read("command", "\n".join(lines), settings=CommandSettings.model_validate({"tests": form}))
 
 
+def run_ranks(form: str, *ranks: Sequence[str], **settings: str) -> BenchmarkResult:
+    given = CommandSettings.model_validate({"tests": form, **settings})
+    return read_ranks(given, *("\n".join(lines) for lines in ranks))
+
+
 TAP = ("TAP version 14", "1..4", "ok 1 - adds", "not ok 2 - divides", "ok 3 - flies # SKIP no wings", "ok 4")
 
 
 def test_tap_of_two_ranks_is_one_suite() -> None:
     # Rank 1 fails where rank 0 does not.
-    found = run("tap", *TAP, *(line.replace("not ok 2", "ok 2").replace("ok 1", "not ok 1") for line in TAP))
+    second = [line.replace("not ok 2", "ok 2").replace("ok 1", "not ok 1") for line in TAP]
+    found = run_ranks("tap", TAP, second)
     assert found.suite == SuiteResult(4, ("divides", "adds"), 1)
     meaning = CommandParser.meaning_of_exit(0, found)
     assert meaning == (Kind.WRONG_RESULT, "2 of 4 tests failed: divides, adds")
@@ -85,7 +93,7 @@ FAILED (failures=3, errors=1, skipped=90)
 
 
 def test_unittest_of_every_python() -> None:
-    assert run("unittest", *(UNITTEST * 2).splitlines()).suite == SuiteResult(
+    assert run_ranks("unittest", UNITTEST.splitlines(), UNITTEST.splitlines()).suite == SuiteResult(
         2083,
         (
             "test_win.TestWin.setUpClass",
@@ -115,7 +123,7 @@ def test_an_output_without_results_is_no_success() -> None:
     found = run("unittest", "Segmentation fault")
     assert found.suite is None
     meaning = CommandParser.meaning_of_exit(0, found)
-    assert meaning == (Kind.WRONG_RESULT, "the output has no results of tests (unittest)")
+    assert meaning == (Kind.WRONG_RESULT, "no results of tests (unittest) in the output")
     assert CommandParser.meaning_of_exit(3, found) == (Kind.ERROR, "exit code 3")
 
 
@@ -124,6 +132,38 @@ def test_a_failure_on_every_rank_is_one() -> None:
     suite = run("tap", *lines * 8).suite
     assert suite
     assert len(suite.failed) + suite.more <= 300
+
+
+@pytest.mark.parametrize(
+    ("form", "ranks", "why"),
+    [
+        ("tap", (["ok 1 - a"],), "the tests have no plan (1..N)"),
+        ("tap", (["1..2", "ok 1", "ok 2"], ["1..2", "ok 1"]), "1 of 2 planned tests did not run on rank 1"),
+        ("tap", (["1..2", "ok 1", "ok 2"], ["ok 1", "ok 2"]), "the tests have no plan (1..N) on rank 1"),
+        # A second document that stops; the numbers of the first do not count for it.
+        ("tap", (["1..2", "ok 1", "ok 2", "1..2", "ok 1"],), "1 of 4 planned tests did not run"),
+        ("tap", (["ok 1", "ok 2", "1..2", "ok 1"],), "the tests have no plan (1..N)"),
+        ("tap", (["1..1", "ok 1", "ok 2"],), "the tests have numbers beyond their plan (1..N)"),
+        ("unittest", (["Ran 2 tests in 0.1s"],), "the tests did not end with `OK` or `FAILED`"),
+        ("unittest", (["Ran 2 tests in 0.1s", "OK"], ["Ran 0 tests in 0.0s", "NO TESTS RAN"]), ""),
+    ],
+)
+def test_a_suite_that_did_not_finish_is_no_success(form: str, ranks: tuple[list[str], ...], why: str) -> None:
+    meaning = CommandParser.meaning_of_exit(0, run_ranks(form, *ranks))
+    assert (meaning.why if meaning else "") == (why if " on rank" in why or not why else f"{why} on rank 0")
+
+
+def test_each_rank_must_have_run_tests_if_the_matrix_says_so() -> None:
+    ran, idle = ["Ran 2 tests in 0.1s", "OK"], ["Ran 0 tests in 0.0s", "NO TESTS RAN"]
+    found = run_ranks("unittest", ran, idle, proof="each")
+    assert found.missing_success == "no test ran: the suite has 0, of which 0 were skipped"
+    silent = run_ranks("unittest", ran, [], proof="each")
+    assert silent.missing_success.endswith("on 1 of 2 ranks (`proof: each`)")
+
+
+def test_a_failed_end_without_headings_has_failed() -> None:
+    suite = run("unittest", "Ran 2 tests in 0.1s", "FAILED (errors=1)").suite
+    assert suite == SuiteResult(2, ("FAILED (errors=1)",), whole=True)
 
 
 def test_the_names_of_failed_tests_are_limited() -> None:
