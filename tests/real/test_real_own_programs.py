@@ -18,9 +18,7 @@ mean() { [ "$rank" = "$1" ]; }
 case $1 in
   exit) mean 1 && { echo "BAD DATA in 17 elements"; exit 1; }; sleep 0.3 ;;
   signal) echo "BAD DATA"; sleep 0.3; mean 1 && kill -SEGV $$ ;;
-  network)
-    echo '[h][[1,0],0][btl_tcp_endpoint.c:667:mca_btl_tcp_endpoint_complete_connect] connect() to 10.0.0.2:1024 failed: No route to host (113)'
-    echo BAD DATA; exit 1 ;;
+  network) cat $2/network.log; echo BAD DATA; exit 1 ;;
   crash) echo GOOD; sleep 0.3; mean 1 && kill -SEGV $$ ;;
   json) mean 0 && echo '{"ok": true}' || echo '{"ok": false}' ;;
   plan) echo 1..4; for i in 1 2 3 4; do { mean 0 || [ $i -lt 3 ]; } && echo "ok $i - t$i"; done ;;
@@ -36,10 +34,14 @@ case $1 in
     echo GOOD
     echo "prterun noticed that process rank 0 with PID 1 on node h exited on signal 11 (Segmentation fault)." ;;
   suite-error)
-    echo '<testsuite tests="4" errors="1"><testcase name="a"/><error message="collection"/></testsuite>' >$2/e-$rank.xml ;;
+    echo '<testsuite tests="4"><testcase name="a"/><error message="no"/></testsuite>' >$2/e-$rank.xml ;;
 esac
 true
 """
+NETWORK = (
+    "[h][[1,0],0][btl_tcp_endpoint.c:667:mca_btl_tcp_endpoint_complete_connect] connect() to 10.0.0.2:1024 failed: "
+    "No route to host (113)\n"
+)
 CELLS = {
     # The pattern `failure` decides, whatever else happened, and meets no expectation of something else.
     "exit": ("success: GOOD, failure: BAD DATA", "wrong_result", "changed"),
@@ -74,6 +76,7 @@ def test_verdicts_on_own_programs(
     folder = pytester.path
     program = folder / "program.sh"
     program.write_text(PROGRAM)
+    (folder / "network.log").write_text(NETWORK)
     (folder / "old.xml").write_text('<testsuite><testcase name="old"/></testsuite>')
     for rank in range(2):
         (folder / f"stale-{rank}.xml").symlink_to("old.xml")
@@ -94,7 +97,5 @@ def test_verdicts_on_own_programs(
 
 
 def by_workload(cells: dict[str, dict[str, str]], stack: str) -> dict[str, dict[str, str]]:
-    return {
-        name.removeprefix("two-auto-").removesuffix(f"-{stack}").removeprefix(f"{stack}-"): cell
-        for name, cell in cells.items()
-    }
+    """Return the cells by the name of their workload."""
+    return {name.removeprefix("two-auto-").removesuffix(f"-{stack}"): cell for name, cell in cells.items()}
