@@ -26,6 +26,8 @@ _BY_SIGNAL = lazy(r"\b(?:killed \(|received |got |caught )(?:signal )?(?:SIG(?:T
 _APART = 5
 # A program's own exception about a communicator that is lost.
 _LAST_WORDS = "aborted@"
+_STOPPED = ("stopped@torchrun",)
+_LIMIT_REACHED = "time-limit@timeout"
 
 # Signals by which schedulers, launchers and people end processes.
 _SENT = frozenset(("SIGTERM", "SIGKILL", "SIGINT", "SIGHUP", "SIGCONT", "SIGUSR1", "SIGUSR2"))
@@ -68,7 +70,7 @@ def explained(matches: Sequence[FailureMatch], course: Course) -> tuple[FailureM
     matches = _one_per_line(matches)
     if not matches:
         return ()
-    for place in (_before_ranks, _after_start, _survived, _logged_before, _under_limit, _of_others, _before_abort):
+    for place in _PLACES:
         matches = place(matches, course)
     return tuple(matches)
 
@@ -222,6 +224,27 @@ def _of_others(matches: Sequence[FailureMatch], _: Course) -> Sequence[FailureMa
     return [_consequence(match) if match.phase is Phase.FINISHING else match for match in matches]
 
 
+def _after_stop(matches: Sequence[FailureMatch], _: Course) -> Sequence[FailureMatch]:
+    """Return what follows a signal from outside to the launcher as its consequence.
+
+    If the exit status of timeout(1) comes last, its limit sent the signal.
+    """
+    stop = min((match.signature.line for match in matches if match.signature.key in _STOPPED), default=None)
+    if stop is None:
+        return matches
+    late = [match for match in matches if match.signature.line > stop]
+    limit = next((match for match in late if match.signature.key == _LIMIT_REACHED), None)
+    placed = []
+    for match in matches:
+        if match is limit:
+            placed.append(replace(match, fatal=True, priority=Priority.CAUSE))
+        elif match in late or (limit and match.signature.key in _STOPPED):
+            placed.append(_consequence(match))
+        else:
+            placed.append(match)
+    return placed
+
+
 def _before_abort(matches: Sequence[FailureMatch], _: Course) -> Sequence[FailureMatch]:
     """Return what a program, or a library in it, reports shortly before it aborts as the reason of that."""
     first = min((match.signature.line for match in matches if _is_abort(match)), default=None)
@@ -241,6 +264,11 @@ def _is_abort(match: FailureMatch) -> bool:
 
 def _far(match: FailureMatch) -> int:
     return _LONG_BEFORE if match.fatal else _NEAR
+
+
+_PLACES = (
+    *(_before_ranks, _after_start, _survived, _logged_before, _under_limit, _of_others, _after_stop, _before_abort),
+)
 
 
 def _is_limit(match: FailureMatch) -> bool:

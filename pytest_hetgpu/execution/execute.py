@@ -87,6 +87,9 @@ def _run(cluster: Cluster, folder: RunFolder, options: RunOptions) -> RunResult:
     spent = options.budget.why if short and result.timed_out else ""
     result = _settled(cluster, replace(result, spent=spent, left_out=left_out), before)
     after = cluster.oom_kills()
+    if result.returncode and result.signal is None and not result.timed_out:
+        # Whoever explains the log alone knows the status then, too.
+        _note(output, [f"hetgpu: exit status {result.returncode}"])
     killed = [oom_kills.describe(node, count, after.get(node)) for node, count in kills_before.items()]
     _note(output, [line for line in killed if line])
     return result

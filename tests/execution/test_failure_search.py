@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,7 +19,7 @@ LOG = b"[1,0]<stdout>:fine\n[1,1]<stdout>:BAD [1,0]<stdout>:more\n[1,1]<stdout>:
 def test_it_is_found_however_the_bytes_arrive(cuts: list[int]) -> None:
     search = FailureSearch("^BAD DATA$", "open-mpi-4")
     places = [0, *sorted(set(cuts)), len(LOG)]
-    for start, end in zip(places, places[1:], strict=False):
+    for start, end in itertools.pairwise(places):
         search.feed(LOG[start:end])
     assert search.finish() == "'^BAD DATA$' was found on rank 1: BAD DATA"
 

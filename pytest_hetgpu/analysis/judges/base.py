@@ -98,10 +98,10 @@ def describe_signature(signature: Signature) -> str:
 def killed_ranks(run: FinishedRun) -> tuple[RankExit, ...]:
     """Return ranks that died of a signal, as the launcher reports it.
 
-    SIGTERM does not count if another rank ended by itself: the launcher then stops the rest. After a time limit or an
-    interruption, signals that may be ours do not count.
+    SIGTERM does not count if another rank ended by itself: the launcher then stops the rest. Signals from outside do
+    not count after a time limit, an interruption, or a failure that the output names as the first.
     """
-    stopped = run.result.timed_out or run.result.interrupted is not None
+    stopped = run.result.timed_out or run.result.interrupted is not None or _failed_otherwise(run)
     exits = run.evidence.exits
     others = any(ended.aborted or ended.code or ended.signal not in (None, signal.SIGTERM) for ended in exits)
     return tuple(
@@ -111,6 +111,15 @@ def killed_ranks(run: FinishedRun) -> tuple[RankExit, ...]:
         and not (stopped and ended.signal in EXTERNAL_SIGNALS)
         and not (others and ended.signal == signal.SIGTERM)
     )
+
+
+def _failed_otherwise(run: FinishedRun) -> bool:
+    """Return whether the most telling failure in the output is neither a crash nor a lack of memory.
+
+    A launcher that ends the other ranks after it may do so by SIGKILL, as srun and Hydra do.
+    """
+    signatures = run.evidence.signatures
+    return bool(signatures) and signatures[0].kind not in (Kind.CRASH, Kind.OUT_OF_MEMORY)
 
 
 def launcher_signal(run: FinishedRun) -> int | None:
@@ -125,6 +134,7 @@ def launcher_signal(run: FinishedRun) -> int | None:
         return None
     died_itself = (result.returncode or 0) < 0
     told_of_rank = bool(run.evidence.hellos) and result.signal <= _HIGHEST_NAMED_SIGNAL
+    told_of_rank = told_of_rank and not (result.signal in EXTERNAL_SIGNALS and _failed_otherwise(run))
     hung_up = result.signal == signal.SIGHUP
     if not died_itself and hung_up and any(ended.code == result.returncode for ended in run.evidence.exits):
         return None

@@ -26,7 +26,9 @@ _LONGEST_TOKEN = 120
 _LONGEST_SLUG = 60
 _LONGEST_SLUGGED = 500
 _PREFIX = lazy(r"\[(?=[^\[\]\s:]*[A-Za-z])([^\[\]\s:/]+):0*(\d{1,10})(?!\d)(?:\s*:\d+)*\]")
-_VARIABLE = lazy(r"0x[0-9a-f]+|\([^()]*\)|\[[^\[\]]*\]|<[^<>]*>|\S*\d{3,}\S*|\b\d+\b")
+# Addresses, names in brackets, URLs, paths, and words with numbers: they differ between hosts and runs of one bug.
+_PATH = r"\b\w+://\S+|(?<![\w.~/-])(?:~\w*|\.{1,2})?/[\w.~+%@-]+(?:/[\w.~+%@-]*)*|\b[\w.-]+(?:/[\w.+-]+){2,}"
+_VARIABLE = lazy(_PATH + r"|0x[0-9a-f]+|\([^()]*\)|\[[^\[\]]*\]|<[^<>]*>|\S*\d{3,}\S*|\b\d+\b")
 
 
 @dataclass(frozen=True, slots=True)

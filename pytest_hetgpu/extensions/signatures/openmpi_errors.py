@@ -20,7 +20,6 @@ _INIT = "_INIT failed for some reason"
 _PEER_GONE = ("Connection reset by peer", "Broken pipe")
 _UCX = "  Error: "
 _SYSTEM_CALL = "A system call failed during"
-_LOST_HELP = "lost-help@orte"
 _COMPONENT, _OF_PMIX = "A requested component was not found", "PMIX stopped checking at the first component"
 
 
@@ -47,9 +46,7 @@ class OpenMpiErrors(RuleParser, rows="openmpi_errors"):
         vague = [match.signature for match in fatal if match.priority is Priority.UNSPECIFIC]
         entry = next((signature.entry_point for signature in vague if signature.entry_point), None)
         read = [match for match in super().finish() if not self._echoes(match)]
-        told = (*(_under(match, entry) for match in read), *fatal)
-        said = tuple(match for match in told if match.signature.key != _LOST_HELP)
-        return said or told
+        return (*(_under(match, entry) for match in read), *fatal)
 
     def _echoes(self, match: FailureMatch) -> bool:
         """Return whether a match is the help text for a rank's own line about a missing PML."""

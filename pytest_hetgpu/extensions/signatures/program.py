@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pytest_hetgpu.extensions.signatures._messages.errnos import WORDS, errno, kind_of
 from pytest_hetgpu.extensions.signatures._messages.mpich_classes import NO_MEMORY, OTHERS_DEATH, error_class
 from pytest_hetgpu.extensions.signatures._messages.programs import (
+    ASSERTED,
     CALL,
     CLASS_ALONE,
     ERROR_CLASS,
@@ -93,9 +94,8 @@ class Program(LogParser):
         b"erminating",
         b"topping",
         b"uitting",
-        b"ssertion failed",
-        b"ssertion Failed",
-        b"ssertion FAILED",
+        *(b"ssert%b %b" % (end, fail) for end in (b"", b"ion") for fail in (b"fail", b"Fail", b"FAIL")),
+        b"ASSERT",
         b"[rank ",
         b"[Rank ",
         b"failed with error",
@@ -189,6 +189,8 @@ class Program(LogParser):
 
 
 def _key(text: str) -> str:
+    if found := ASSERTED.search(text):
+        return f"assert@{found['function']}"
     return f"{slug(_told(text)) or 'error'}@program"
 
 

@@ -23,7 +23,7 @@ GIVING_UP = lazy(
             r"\b[Gg]iving up\b|\b[Cc]an(?:not|'t) continue\b|\b[Bb]ailing out\b|\b[Aa]borting\b(?! job)",
             r"[,.;:!] ?(?:[Ee]xit|[Tt]erminat|[Ss]topp|[Qq]uitt)ing\b|\b[Ee]xiting (?:due|because|with err|now)",
             r"\bERROR from process\b|^MFEM abort|\bVerification failed: \(.* is false|Called CmiAbort|^\W*ABORT ?[:!]",
-            r"\b[Aa]ssertion [Ff]ailed\b(?!.*\.(?:cu|hip)\b)",
+            r"\b(?i:assert(?:ion)? fail(?:ed|ure)?)\b(?!.*\.(?:cu|hip)\b)",
             r"\b[A-Za-z]\w{2,60}(?:::\w+)*\([^()]{0,120}\) (?:failed(?:\b ?:| with\b)|returned error)",
             r"\bmust be run (?:on|with|using)\b|\brequires (?:exactly|at least) \w+ (?:\w+ )?(?:proc|rank|task|node)",
             r"\b(?:MPI )?(?:ranks|processes|tasks) must (?:match|be)\b",
@@ -31,6 +31,11 @@ GIVING_UP = lazy(
             r"^HDF5-DIAG: Error detected|\b(?:[Uu]ncaught|[Uu]nhandled) exception\b",
         )
     )
+)
+# A failed assertion that names its function, as ARMCI-MPI's, or the BSDs' assert(3).
+ASSERTED = lazy(
+    r"\b(?i:assert(?:ion)? fail(?:ed|ure)?)\b.{0,200}?\b(?:in|function) (?:function )?[`']?"
+    r"(?P<function>[A-Za-z_][\w:]{1,80})(?=\(|, file )"
 )
 # After these a process is gone.
 GONE = lazy(
