@@ -50,12 +50,21 @@ def with_program_output(demand: Requirements, result: RunResult, evidence: Evide
         evidence,
         rows=tuple(_rows(reading, foreign)),
         wrong=tuple(_wrong(reading, exited)),
-        done=frozenset(range(demand.ranks)) if result.returncode == 0 else evidence.done,
+        done=_done(demand, result, evidence, output.starts.values()),
         transports=ours,
         connections=connections,
         versions={**evidence.versions, **versions},
         program=told,
     )
+
+
+def _done(
+    demand: Requirements, result: RunResult, evidence: Evidence, starts: Iterable[StartedProgram]
+) -> frozenset[int]:
+    """Return the ranks whose program ended with 0, as they report it; by the launcher's exit code in older logs."""
+    if result.returncode == 0 and not any(start.exits for start in starts):
+        return frozenset(range(demand.ranks))
+    return evidence.done
 
 
 def _read(
