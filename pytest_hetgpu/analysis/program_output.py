@@ -35,6 +35,7 @@ def with_program_output(demand: Requirements, result: RunResult, evidence: Evide
     reading = _read(kind, foreign, demand, output)
     reading = replace(reading, refuted=reading.refuted or result.refuted)
     reading = replace(reading, unsearched=_unsearched(reading, foreign, result, output.divided))
+    evidence = _with_ends(demand, result, evidence, output.starts.values())
     exited = _exited(kind, reading, result, evidence)
     versions = _versions(foreign, reading, output.starts, evidence)
     told = ProgramOutput(
@@ -53,12 +54,25 @@ def with_program_output(demand: Requirements, result: RunResult, evidence: Evide
         evidence,
         rows=tuple(_rows(reading, foreign)),
         wrong=tuple(_wrong(reading, exited)),
-        done=frozenset(range(demand.ranks)) if result.returncode == 0 else evidence.done,
         transports=ours,
         connections=connections,
         versions={**evidence.versions, **versions},
         program=told,
     )
+
+
+def _with_ends(
+    demand: Requirements, result: RunResult, evidence: Evidence, starts: Iterable[StartedProgram]
+) -> Evidence:
+    """Return the evidence with the ranks whose program ended with 0, as they report it.
+
+    If the launcher and all ranks did, a launcher's report of another end is text that a program printed. The launcher's
+    exit code stands for all ranks in older logs.
+    """
+    ranks = frozenset(range(demand.ranks))
+    if result.returncode == 0 and not any(start.exits for start in starts):
+        return replace(evidence, done=ranks)
+    return replace(evidence, exits=()) if result.returncode == 0 and evidence.done >= ranks else evidence
 
 
 def _read(

@@ -1,24 +1,19 @@
-"""Runs a program that writes a JUnit file, and then prints its results as lines of the Test Anything Protocol.
+"""Prints the results in a JUnit file as lines of the Test Anything Protocol.
 
 The file is read on the node of its rank, so that nothing needs to be copied. Needs Python 3.8 only.
 """
 
 from __future__ import annotations
 
-import ctypes
 import os
 import re
-import signal
 import stat
-import sys
 from pathlib import Path
-from typing import Any, Callable, Dict, List, NoReturn, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 from xml.parsers import expat
 
-PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of linux/prctl.h
 LONGEST_FILE = 64 << 20
 LONGEST_TEXT = 200
-FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class Case:
@@ -28,29 +23,6 @@ class Case:
         self.name = name
         self.ended = "ok"
         self.message = ""
-
-
-def run_and_print(start: Callable[[], NoReturn], file: str) -> NoReturn:
-    """Run `start` in a child, print the results in `file`, and end as the child ended.
-
-    An earlier file of that name, or a link, is removed, so that its results do not count for this run.
-    """
-    remove(file)
-    stale = identity(file)
-    child = os.fork()
-    if not child:
-        # The program must not outlive its rank.
-        ctypes.CDLL(None).prctl(PARENT_DEATH_SIGNAL, signal.SIGKILL)
-        start()
-    before = {number: signal.signal(number, lambda got, _frame: os.kill(child, got)) for number in FORWARDED}
-    _, status = os.waitpid(child, 0)
-    for number, handler in before.items():
-        signal.signal(number, handler)
-    print_results(file, stale)
-    if os.WIFSIGNALED(status):
-        signal.signal(os.WTERMSIG(status), signal.SIG_DFL)
-        os.kill(os.getpid(), os.WTERMSIG(status))
-    sys.exit(os.WEXITSTATUS(status))
 
 
 def remove(file: str) -> None:

@@ -1,4 +1,4 @@
-"""Starts an external program as this rank. Before, it reports the rank and the MPI that the program will load.
+"""Runs an external program as this rank. Before, it reports the rank and the MPI that the program will load.
 
     [--folder GLOB]...     folders to search for the program before all others
     [--mpi4py]             the program uses mpi4py: report the MPI that it loads
@@ -6,14 +6,15 @@
     [--server HOST:PORT]   rank 0 serves on that port, and the others wait until it does
     -- PROGRAM ARGS...     the command of the rank; with several, separated by `:::`, rank I takes the Ith or the last
 
-The rank keeps its process id, so launchers, debuggers and logs show the program itself; with --junit it is a child. If
-the program is not found, a record lists the searched folders, and the rank exits with 127. Records are framed as in
-`records.py`. Needs Python 3.8 only.
+The program is a child of this process, which reports how it ended and then ends in the same way: a launcher may exit
+with 0 although a rank has failed. If the program is not found, a record lists the searched folders, and the rank exits
+with 127. Records are framed as in `records.py`. Needs Python 3.8 only.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import ctypes
 import errno
 import json
@@ -21,6 +22,7 @@ import os
 import platform
 import re
 import shutil
+import signal
 import socket
 import struct
 import subprocess
@@ -28,9 +30,9 @@ import sys
 import time
 import zlib
 from pathlib import Path
-from typing import Any, Dict, Iterable, Iterator, List, NoReturn, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, NoReturn, Tuple
 
-from junit_results import run_and_print
+from junit_results import identity, print_results, remove
 from records import library_path, now, version_line
 
 STDOUT = 1
@@ -51,17 +53,68 @@ SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS", "WORLD_SIZE")
 # libmpi.so.40, libmpi.so.12, libmpich.so.12, libmpi_cray.so.12; not the bindings libmpi_cxx, libmpi_mpifh, ...
 LIBMPI = re.compile(r"lib(?:mpi|mpich|mpi_cray|mpi_gnu\w*|mpi_amd\w*)(?:_abi)?\.so(?:\.[\d.]+)?")
 PROGRAM_HEADER, INTERPRETER, LONGEST_PATH = 0x38, 3, 4096  # of ELF64 (elf.h)
+PARENT_DEATH_SIGNAL, DUMPABLE = 1, 4  # PR_SET_PDEATHSIG and PR_SET_DUMPABLE of linux/prctl.h
+FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 
 
 def main(arguments: List[str]) -> NoReturn:
-    """Report this rank, then replace it by its program."""
+    """Report this rank, run its program, and report and repeat its end."""
     options, commands = parse_arguments(arguments)
     rank = from_environment(RANKS, 0)
     command = commands[min(rank, len(commands) - 1)]
-    if options.junit:
-        numbered = [word.replace(RANK, str(rank)) for word in command]
-        run_and_print(lambda: start(options, rank, numbered), options.junit.replace(RANK, str(rank)))
-    start(options, rank, command)
+    file, stale = options.junit.replace(RANK, str(rank)), None
+    if file:
+        # An earlier file of that name must not count for this run.
+        remove(file)
+        stale = identity(file)
+        command = [word.replace(RANK, str(rank)) for word in command]
+    status = run_child(lambda: start(options, rank, command))
+    if file:
+        print_results(file, stale)
+    emit_end(rank, status)
+    end_as(status)
+
+
+def run_child(start: Callable[[], NoReturn]) -> int:
+    """Call `start` in a child, and pass on signals until it ends. Return its wait status."""
+    parent, before = os.getpid(), signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)
+    child = os.fork()
+    if not child:
+        # The program must not outlive its rank.
+        ctypes.CDLL(None).prctl(PARENT_DEATH_SIGNAL, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(NOT_STARTED)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        start()
+    for number in FORWARDED:
+        # A signal that is ignored here is ignored by the program, too.
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, lambda got, _frame: os.kill(child, got))
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    # Between its end and the wait, the child keeps its pid, so a signal reaches no other process.
+    os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+    signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)
+    return os.waitpid(child, 0)[1]
+
+
+def emit_end(rank: int, status: int) -> None:
+    """Report how the program ended, on a line of its own: the program's last line may lack its end."""
+    by = {"signal": os.WTERMSIG(status)} if os.WIFSIGNALED(status) else {"code": os.WEXITSTATUS(status)}
+    with contextlib.suppress(OSError):  # without a reader, the exit status is what is left
+        emit(b"\n", t="exit", rank=rank, **by, at=now())
+
+
+def end_as(status: int) -> NoReturn:
+    """End this process as the program ended, without a core file of its own."""
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        ctypes.CDLL(None).prctl(DUMPABLE, 0)
+        if number != signal.SIGKILL:
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
+        os.kill(os.getpid(), number)
+        os._exit(128 + number)  # the first process of a container survives its signals
+    os._exit(os.WEXITSTATUS(status))
 
 
 def start(options: argparse.Namespace, rank: int, command: List[str]) -> NoReturn:
@@ -71,7 +124,7 @@ def start(options: argparse.Namespace, rank: int, command: List[str]) -> NoRetur
     library, file, versions = mpi4py_library() if options.mpi4py else linked_mpi(path)
     host = platform.node()
     emit(t="hello", rank=rank, size=size, host=host, pid=os.getpid(), library=library, libmpi=file, at=now())
-    emit(t="program", rank=rank, host=host, name=command[0], path=path, looked=looked, versions=versions)
+    emit(t="program", rank=rank, host=host, name=command[0], path=path, looked=looked, versions=versions, exits=True)
     if not path:
         sys.exit(NOT_FOUND)
     if options.server:
@@ -264,10 +317,10 @@ def is_listening(port: int) -> bool:
     return False
 
 
-def emit(**record: Any) -> None:
-    """Write one record by one system call."""
+def emit(before: bytes = b"", **record: Any) -> None:
+    """Write one record by one system call, after the bytes `before`."""
     payload = json.dumps(record, separators=(",", ":")).encode("ascii")
-    line = b"@hetgpu:%04d:%08x:%b\n" % (len(payload), zlib.crc32(payload), payload)
+    line = b"%b@hetgpu:%04d:%08x:%b\n" % (before, len(payload), zlib.crc32(payload), payload)
     while line:
         line = line[os.write(STDOUT, line) :]
 

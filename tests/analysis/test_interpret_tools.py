@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from pytest_hetgpu.model.external_program import ExternalProgram
+from pytest_hetgpu.model.outcome import Outcome
 from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.verdict import Kind, Verdict
 from tests.analysis.interpret_runs import PROOF, UCX, Judged, foreign, greetings, judged, names, record, sample
@@ -119,7 +120,7 @@ def test_a_crash_is_worse_than_what_is_missing(judged: Judged) -> None:
         *(Kind.CRASH, "SIGSEGV@libuct.so!uct_tcp_ep_am_short"),
     )
     assert found.signature is not None
-    # The wrapper becomes the program, so its process id is the rank's.
+    # The rank reports the process id of its program.
     assert found.signature.ranks == (0,)
 
 
@@ -208,6 +209,38 @@ def test_json_among_what_libraries_print(judged: Judged) -> None:
     asked = command(json_success="ok", json_numbers=[numbers])
     found = judged(f"{greetings()}{PROOF}{document}\nbye\n", asked)
     assert (found.kind, found.why, names(found)) == (Kind.PASSED, "", ["latency[8,none]"])
+
+
+def test_a_time_or_rate_of_0_is_no_measurement(judged: Judged) -> None:
+    numbers = [{"path": name, "unit": unit, "metric": name} for name, unit in (("busbw", "GB/s"), ("lost", "packets"))]
+    asked = command(json_success="ok", json_numbers=numbers)
+
+    def of(**said: float) -> Outcome:
+        return judged(greetings() + PROOF + json.dumps({"ok": True, **said}) + "\n", asked)
+
+    assert of(busbw=1.5, lost=0).kind is Kind.PASSED
+    found = of(busbw=0, lost=0)
+    assert (found.kind, found.verdict) == (Kind.UNKNOWN, Verdict.NEW)
+    assert found.why == "app measured 0 at point 0,none, which is no time and no rate"
+    assert of(busbw=0.0, lost=1).kind is of(busbw=float("nan"), lost=0).kind is Kind.UNKNOWN
+
+
+def ends(*codes: int | None) -> str:
+    return "".join(record(t="exit", rank=rank, code=code) for rank, code in enumerate(codes) if code is not None)
+
+
+def test_each_rank_reports_its_own_end_whatever_the_launcher_exits_with(judged: Judged) -> None:
+    head, asked = greetings(library="", exits=True) + PROOF, command()
+    assert judged(head + ends(0, 0), asked).kind is Kind.PASSED
+    failed = judged(head + ends(0, 3), asked)
+    assert (failed.kind, failed.why) == (Kind.ERROR, "rank 1 ended with exit code 3")
+    crashed = judged(head + ends(0) + record(t="exit", rank=1, signal=11), asked)
+    assert (crashed.kind, crashed.why) == (Kind.CRASH, "rank 1 died of SIGSEGV")
+    for silent in ("", record(t="exit", rank=1, signal=15)):
+        lost = judged(head + ends(0) + silent, asked)
+        assert (lost.kind, lost.why) == (Kind.ERROR, "rank 1 did not reach the end")
+    # A log of an earlier version has no such reports.
+    assert judged(greetings(library="") + PROOF, asked).kind is Kind.PASSED
 
 
 def test_names_of_a_users_own_fit_into_reports(judged: Judged) -> None:

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from junitparser import JUnitXml
 
+from pytest_hetgpu.analysis import program_output
 from pytest_hetgpu.cli.report import rejudge
+from pytest_hetgpu.extensions.readers import command
 from pytest_hetgpu.store.cells import read_run
 from pytest_hetgpu.store.run_summary import summarise
 
 pytestmark = [pytest.mark.real]
+# A test with a pytester forgets what was first imported in it; the registry keeps the classes.
+KEPT = (program_output, command)
 
 HEAD = """\
 name: foreign
@@ -37,10 +42,10 @@ def foreign(
     monkeypatch.setenv("HETGPU_LEASES", str(tmp_path_factory.mktemp("leases")))
     monkeypatch.setenv("HETGPU_PREFLIGHT", "off")
 
-    def run(axes: str, *stacks: str, code: int = 0) -> Cells:
+    def run(axes: str, *stacks: str, code: int = 0, found: Callable[[str], Path] = stacks_here) -> Cells:
         home = tmp_path_factory.mktemp("stacks")
         for name in stacks or ("openmpi-5",):
-            (home / name).symlink_to(stacks_here(name))
+            (home / name).symlink_to(found(name))
         monkeypatch.setenv("HETGPU_STACKS", str(home))
         pytester.path.joinpath("foreign.yaml").write_text(HEAD + axes)
         result = pytester.runpytest_subprocess("--hetgpu-matrix", "foreign.yaml", timeout=240)
@@ -157,6 +162,42 @@ def test_a_command(foreign: Foreign, pytester: pytest.Pytester) -> None:
     assert cells["patterns"]["transport_seen"] == "ob1/tcp"
     assert "stack" not in cells["plain"]
     assert cells["badly"]["why"] == "nothing fits 'ALL TESTS PASSED', which marks success"
+
+
+DIES = "int main(int n, char **v) { return n > 1 ? *(volatile int *)0 : 0; }"
+SWALLOWS = "#!/bin/sh\n'{}' \"$@\" 2>/dev/null\nexit 0\n"
+
+
+def test_a_launcher_that_hides_the_death_of_a_rank(
+    foreign: Foreign, pytester: pytest.Pytester, stack_prefix: Path
+) -> None:
+    real, lenient = stack_prefix, pytester.mkdir("lenient")
+    for entry in real.iterdir():
+        (lenient / entry.name).symlink_to(entry) if entry.name != "bin" else (lenient / "bin").mkdir()
+    for entry in (real / "bin").iterdir():
+        (lenient / "bin" / entry.name).symlink_to(entry)
+    for name in ("mpirun", "mpiexec"):
+        (lenient / "bin" / name).unlink()
+        (lenient / "bin" / name).write_text(SWALLOWS.format(real / "bin" / name))
+        (lenient / "bin" / name).chmod(0o755)
+    program = pytester.path / "dies"
+    (pytester.path / "dies.c").write_text(DIES)
+    subprocess.run(("gcc", "dies.c", "-o", program), cwd=pytester.path, check=True)
+    body = 'case "$OMPI_COMM_WORLD_RANK$PMI_RANK" in 1*) {};; esac'
+    axes = f"""\
+  transport: {{auto: {{}}}}
+  workload:
+    dies: {{kind: command, argv: [sh, -c, '{body.format(f"exec {program} now")}'], mpi: false, check: false}}
+    fails: {{kind: command, argv: [sh, -c, '{body.format("exit 3")}'], mpi: false, check: false}}
+    good: {{kind: command, argv: [{program}], mpi: false, check: false}}
+"""
+    cells = foreign(axes, code=1, found=lambda _: lenient)
+    told = {name.split("-")[2]: (cell["outcome"], cell.get("why", "")) for name, cell in cells.items()}
+    assert told["dies"][0] == "crash"
+    assert "rank 1 died of SIGSEGV" in told["dies"][1]
+    assert told["fails"][0] == "error"
+    assert "exit code 3" in told["fails"][1]
+    assert told["good"][0] == "passed"
 
 
 def test_a_program_that_is_not_here_is_a_skip_that_says_where_it_was_looked_for(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 
 from pytest_hetgpu.analysis.logs.output import OutputLines, StartedProgram
 from pytest_hetgpu.analysis.logs.records import RecordReader, Records
+from pytest_hetgpu.model.records import RankExit
 
 PROGRAM = Path(__file__).resolve().parents[2] / "pytest_hetgpu" / "remote" / "run_external.py"
 
@@ -36,7 +38,8 @@ class Ended:
             reader.feed(line)
         self.records: Records = reader.finish()
         read = OutputLines(path)
-        self.lines = [line.text or "" for line in read.lines()]
+        # The report of the end begins with a newline of its own.
+        self.lines = [line.text for line in read.lines() if line.text]
         self.starts: dict[int, StartedProgram] = read.starts
 
 
@@ -56,11 +59,11 @@ def test_it_is_written_for_the_pythons_of_images() -> None:
     ast.parse(PROGRAM.read_text(encoding="utf-8"), feature_version=(3, 8))
 
 
-def test_the_rank_says_who_it_is_and_keeps_its_process(tmp_path: Path) -> None:
+def test_the_rank_says_who_it_is_with_the_programs_process(tmp_path: Path) -> None:
     ended = run(tmp_path, "--", "sh", "-c", "echo $$", "x", OMPI_COMM_WORLD_RANK="3", OMPI_COMM_WORLD_SIZE="4")
     hello = ended.records.hellos[3]
-    assert (hello.size, hello.pid, hello.library, hello.libmpi) == (4, ended.pid, "", "")
-    assert ended.lines == [str(ended.pid)]
+    assert (hello.size, hello.library, hello.libmpi) == (4, "", "")
+    assert ended.lines == [str(hello.pid)]
     assert ended.starts[3].path.endswith("/sh")
     assert (ended.code, ended.records.corrupt) == (0, 0)
 
@@ -116,6 +119,50 @@ def test_what_cannot_be_executed_is_told(tmp_path: Path) -> None:
 def test_how_it_ends_is_the_programs(tmp_path: Path) -> None:
     assert run(tmp_path, "--", "sh", "-c", "exit 7").code == 7
     assert run(tmp_path, "--", "sh", "-c", "kill -SEGV $$").code == -11
+    assert run(tmp_path, "--", "sh", "-c", "kill -KILL $$").code == -9
+
+
+@pytest.mark.parametrize(
+    ("body", "done", "exits"),
+    [
+        ("exit 0", {3}, ()),
+        ("printf 'no newline'", {3}, ()),
+        ("exit 7", set(), (RankExit(3, code=7),)),
+        ("kill -SEGV $$", set(), (RankExit(3, signal=signal.SIGSEGV),)),
+        ("kill -KILL $$", set(), (RankExit(3, signal=signal.SIGKILL),)),
+        ("kill -TERM $$", set(), ()),
+        ("exec /no/such/program", set(), (RankExit(3, code=127),)),
+    ],
+)
+def test_the_rank_reports_how_its_program_ended(
+    tmp_path: Path, body: str, done: set[int], exits: tuple[RankExit, ...]
+) -> None:
+    ended = run(tmp_path, "--", "sh", "-c", body, PMI_RANK="3", PMI_SIZE="4")
+    assert (set(ended.records.done), ended.records.exits, ended.records.corrupt) == (done, exits, 0)
+    assert ended.starts[3].exits
+    assert "no newline" in ended.lines or "printf" not in body
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+def test_a_signal_reaches_the_program_which_decides_what_it_means(tmp_path: Path, number: signal.Signals) -> None:
+    body = f"trap 'echo caught; exit 5' {number.name[3:]}; echo ready; while :; do sleep 0.05; done"
+    running = started("--", "sh", "-c", body)
+    assert running.stdout
+    before = b""
+    while b"ready" not in before:
+        before += running.stdout.readline()
+    running.send_signal(number)
+    ended = Ended(running, tmp_path)
+    assert (ended.code, ended.lines, ended.records.exits) == (5, ["caught"], (RankExit(0, code=5),))
+
+
+def test_the_program_ends_with_its_rank(tmp_path: Path) -> None:
+    running = started("--", "sleep", "60")
+    assert running.stdout
+    running.stdout.readline()
+    running.kill()
+    # The pipe has an end when the last process that writes to it is gone.
+    assert Ended(running, tmp_path).code == -signal.SIGKILL
 
 
 def test_each_rank_its_own(tmp_path: Path) -> None:

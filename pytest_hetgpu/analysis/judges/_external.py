@@ -16,11 +16,14 @@ def missing_results(demand: Requirements, foreign: ExternalProgram, told: Progra
     """Yield points that were not measured or not verified, and complaints about the output itself."""
     rows = [row for row in told.benchmark.rows if row.ranks in (None, foreign.ranks) or foreign.ranks is None]
     measured = [row.point for row in rows if row.figures]
+    zero = [row.point for row in rows if _is_zero(row)]
     verified = [row.point for row in rows if row.wrong is not None]
     unmeasured = [point for point in demand.points if not _among(point, measured)]
     unverified = [point for point in demand.points if not _among(point, verified)]
     if unmeasured:
         yield f"{told.tool} measured nothing at {_some(unmeasured)}"
+    if zero:
+        yield f"{told.tool} measured 0 at {_some(zero)}, which is no time and no rate"
     if foreign.check and unverified:
         yield f"{told.tool} verified nothing at {_some(unverified)}"
     yield from (f"{told.tool}: {warning}" for warning in told.benchmark.warnings)
@@ -35,6 +38,12 @@ def wrong_rank_count(foreign: ExternalProgram, told: ProgramOutput) -> Benchmark
     """Return the first row that was measured with another number of ranks than requested."""
     asked = foreign.ranks
     return next((row for row in told.benchmark.rows if asked and row.ranks not in (None, asked)), None)
+
+
+def _is_zero(row: BenchmarkRow) -> bool:
+    """Return whether all times and rates of a row are 0. One of them may be 0 by rounding; other figures may be 0."""
+    told = [value for value, unit in row.figures.values() if unit == "s" or unit.endswith("/s")]
+    return bool(told) and not any(told)
 
 
 def _among(owed: MessagePoint, found: list[MessagePoint]) -> bool:

@@ -176,6 +176,10 @@ def missing_results(run: FinishedRun) -> list[str]:
     if silent:
         lacks.append(f"{_some('rank', silent)} never reported")
     if demand.external and evidence.program:
+        ended = {one.rank for one in evidence.exits}
+        unknown = [rank for rank in unfinished if rank in evidence.hellos and rank not in ended]
+        if unknown:
+            lacks.append(f"{_some('rank', unknown)} did not reach the end")
         return [*lacks, *_external.missing_results(demand, demand.external, evidence.program)]
     if unfinished:
         lacks.append(f"{_some('rank', unfinished)} did not reach the end")

@@ -38,7 +38,8 @@ _LABELS = {
 class StartedProgram:
     """A rank's report on the program that it started: its `path`, "" if none of the files in `looked` exists.
 
-    `versions` are those of libraries that belong to the program.
+    `versions` are those of libraries that belong to the program. `exits` is whether the rank reports the program's end,
+    which earlier versions did not.
     """
 
     name: str
@@ -46,6 +47,7 @@ class StartedProgram:
     path: str
     looked: tuple[str, ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
+    exits: bool = False
 
 
 class RankLines:
@@ -156,6 +158,7 @@ def _start(record: dict[str, Any]) -> StartedProgram:
         path=_text(record.get("path")),
         looked=tuple(map(_text, looked)) if isinstance(looked, list) else (),
         versions={_text(k): _text(v) for k, v in versions.items()} if isinstance(versions, dict) else {},
+        exits=record.get("exits") is True,
     )
 
 

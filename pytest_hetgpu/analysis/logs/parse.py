@@ -118,10 +118,11 @@ def scan_log(
     scan.file(path)
     for adapter in adapters:
         adapter.finish()
+    told = records.finish()
     return ScanResult(
-        records=records.finish(),
+        records=told,
         matches=tuple(match for adapter in adapters for match in adapter.matches),
-        exits=tuple(sorted((ended for one in adapters for ended in one.exits), key=lambda ended: ended.rank)),
+        exits=_exits([ended for one in adapters for ended in one.exits], told.exits),
         failed=tuple(adapter.failed for adapter in adapters if adapter.failed),
         versions=versions.found,
         head=scan.head,
@@ -134,6 +135,16 @@ def scan_log(
         line_index=scan.line_index,
         parts=scan.parts,
     )
+
+
+def _exits(of_launcher: Sequence[RankExit], of_ranks: Sequence[RankExit]) -> tuple[RankExit, ...]:
+    """Return the bad ends of ranks, by rank: as the launcher reports them, else as the ranks do.
+
+    A launcher reports the rank that failed first. Exit codes of other ranks are then consequences, signals are not.
+    """
+    named = {ended.rank for ended in of_launcher}
+    own = (one for one in of_ranks if one.rank not in named and (one.signal is not None or not named))
+    return tuple(sorted((*of_launcher, *own), key=lambda ended: ended.rank))
 
 
 def read_evidence(

@@ -7,14 +7,17 @@ may have, is counted and dropped.
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
 from pytest_hetgpu.analysis.logs.frames import FrameReader
-from pytest_hetgpu.model.records import Device, Hello, Measurement, MessagePoint, Row
+from pytest_hetgpu.model.records import Device, Hello, Measurement, MessagePoint, RankExit, Row
 
 LARGEST_NUMBER = 2**63 - 1
+HIGHEST_SIGNAL, HIGHEST_CODE = 64, 255
+_STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 LATEST = 1e11  # seconds since 1970: no clock of a node is further on
 MOST_FACTS = 200_000  # a run of 1000 ranks and 100 points reports about 100,000; what comes after is counted as corrupt
 
@@ -23,6 +26,7 @@ MOST_FACTS = 200_000  # a run of 1000 ranks and 100 points reports about 100,000
 class Records:
     """Reports of all ranks; the fields are those of `Evidence`. `corrupt` counts records that could not be read.
 
+    `exits` are the bad ends of programs as their ranks report them, without those that others stopped.
     `carried` are components of connections that ranks reported, `versions` those of libraries that ranks queried.
     `trace` is how many parts of a profiler's trace arrived, and of how many.
     `ended` is the time at which a rank was done, and `last_row` that of the last reported time, in seconds since 1970
@@ -34,6 +38,7 @@ class Records:
     checks: Mapping[int, Mapping[MessagePoint, int]] = field(default_factory=dict)
     wrong: tuple[str, ...] = ()
     done: frozenset[int] = frozenset()
+    exits: tuple[RankExit, ...] = ()
     corrupt: int = 0
     carried: frozenset[str] = frozenset()
     versions: Mapping[str, str] = field(default_factory=dict)
@@ -60,6 +65,7 @@ class RecordReader:
         self._wrong: dict[str, None] = {}
         self._done: set[int] = set()
         self._ended: dict[int, float] = {}
+        self._exits: dict[int, RankExit] = {}
         self._last_row: float | None = None
         self._carried: set[str] = set()
         self._versions: dict[str, dict[str, None]] = {}
@@ -75,6 +81,7 @@ class RecordReader:
             "check": self._take_check,
             "wrong": self._take_wrong,
             "done": self._take_done,
+            "exit": self._take_exit,
             "carried": self._take_carried,
             "figure": self._take_figure,
             "device": self._take_device,
@@ -95,6 +102,7 @@ class RecordReader:
             checks={rank: dict(points) for rank, points in self._checks.items()},
             wrong=tuple(self._wrong),
             done=frozenset(self._done),
+            exits=tuple(ended for _, ended in sorted(self._exits.items())),
             corrupt=self._frames.finish() + self._refused,
             carried=frozenset(self._carried),
             versions={name: ", ".join(sorted(said)) for name, said in self._versions.items()},
@@ -215,6 +223,18 @@ class RecordReader:
         if at is not None:
             self._ended.setdefault(rank, at)
 
+    def _take_exit(self, record: Mapping[str, Any]) -> None:
+        """Take the end of a rank's program; a rank whose program was stopped is only not done."""
+        rank = _whole(record["rank"])
+        if "signal" in record:
+            number = _whole(record["signal"], least=1, most=HIGHEST_SIGNAL)
+            if number not in _STOPPING:
+                self._exits.setdefault(rank, RankExit(rank, signal=number))
+        elif code := _whole(record["code"], most=HIGHEST_CODE):
+            self._exits.setdefault(rank, RankExit(rank, code=code))
+        else:
+            self._take_done(record)
+
 
 def _figures(found: Iterable[Mapping[int, Measurement]]) -> Iterator[Measurement]:
     """Yield each figure with the samples of its repeats; most logs have none."""
@@ -230,8 +250,8 @@ def _point(size: Any, dtype: Any, place: Any = "", *more: Any) -> MessagePoint:
     return MessagePoint(_whole(size), _text(dtype), place)
 
 
-def _whole(value: Any, least: int = 0) -> int:
-    if type(value) is not int or not least <= value <= LARGEST_NUMBER:
+def _whole(value: Any, least: int = 0, most: int = LARGEST_NUMBER) -> int:
+    if type(value) is not int or not least <= value <= most:
         raise _RecordError(value)
     return value
 

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from pytest_hetgpu.analysis.judge import judge, judge_output
 from pytest_hetgpu.analysis.logs import program_lines
 from pytest_hetgpu.analysis.logs.parse import read_evidence, scan_log
-from pytest_hetgpu.extensions.signatures.base import FailureMatch, Priority
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogParser, Priority
 from pytest_hetgpu.extensions.transports.ob1 import Ob1
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.job import Command, Hardware, Job, Node, Requirements, Stack
 from pytest_hetgpu.model.outcome import Evidence, RunResult
-from pytest_hetgpu.model.records import MessagePoint
+from pytest_hetgpu.model.records import MessagePoint, RankExit
 from pytest_hetgpu.model.verdict import Kind
 
 LOGS = Path(__file__).parents[2] / "data" / "logs"
@@ -36,6 +36,40 @@ def job(transports: tuple[str, ...] = ("ob1/tcp",), sizes: tuple[int, ...] = (8,
 
 def ended(log: Path, returncode: int = 0, **changes: object) -> RunResult:
     return RunResult(("mpirun",), returncode, str(log), 0.0, 2.0, **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("launcher", "ranks", "expected"),
+    [
+        ((), (RankExit(0, code=1), RankExit(1, signal=11)), (RankExit(0, code=1), RankExit(1, signal=11))),
+        ((RankExit(1, code=3, aborted=True),), (RankExit(1, code=3),), (RankExit(1, code=3, aborted=True),)),
+        ((RankExit(1, code=3),), (RankExit(0, code=1), RankExit(1, code=3)), (RankExit(1, code=3),)),
+        ((RankExit(1, code=3),), (RankExit(0, signal=11),), (RankExit(0, signal=11), RankExit(1, code=3))),
+    ],
+)
+def test_bad_ends_are_the_launchers_and_deaths_that_it_does_not_name(
+    tmp_path: Path, launcher: tuple[RankExit, ...], ranks: tuple[RankExit, ...], expected: tuple[RankExit, ...]
+) -> None:
+    class Parser(LogParser):
+        triggers = (b"none",)
+
+        def feed(self, line: object) -> None:
+            """Take nothing."""
+
+        def finish(self) -> tuple[FailureMatch, ...]:
+            return ()
+
+        def exits(self) -> tuple[RankExit, ...]:
+            return launcher
+
+    log = tmp_path / "log"
+    records = []
+    for ended in ranks:
+        how = {"code": ended.code} if ended.signal is None else {"signal": ended.signal}
+        text = json.dumps({"t": "exit", "rank": ended.rank, **how})
+        records.append(f"@hetgpu:{len(text):04d}:{zlib.crc32(text.encode()):08x}:{text}\n")
+    log.write_text("".join(records))
+    assert read_evidence(log, parsers=[Parser()]).exits == expected
 
 
 class Proof:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_hetgpu.analysis.logs.records import RecordReader, Records
-from pytest_hetgpu.model.records import Hello, MessagePoint, Row
+from pytest_hetgpu.model.records import Hello, MessagePoint, RankExit, Row
 
 HELLO: dict[str, Any] = {
     "t": "hello",
@@ -100,6 +100,14 @@ def test_output_without_records_says_nothing() -> None:
     assert read(b"", b"hello", b'{"t":"done","rank":0}', b"\xff\0@hetgp") == Records()
 
 
+def test_a_program_that_ended_with_0_is_done_and_others_are_bad_ends() -> None:
+    ends = ({"code": 0, "at": 7.5}, {"code": 3}, {"signal": 11}, {"signal": 15}, {"signal": 9}, {"code": 0})
+    found = read(*(line({"t": "exit", "rank": rank, **end}) for rank, end in enumerate(ends)))
+    assert (found.done, found.ended, found.corrupt) == (frozenset({0, 5}), {0: 7.5}, 0)
+    # Rank 3 was stopped from outside: it is not done, and that is all.
+    assert found.exits == (RankExit(1, code=3), RankExit(2, signal=11), RankExit(4, signal=9))
+
+
 def test_repeated_records_count_once() -> None:
     assert read(*map(line, EVERY * 3)) == read(*map(line, EVERY))
 
@@ -166,6 +174,13 @@ def test_unknown_records_and_fields_are_passed_over() -> None:
         {**DONE, "rank": -1},
         {**DONE, "rank": 2**63},
         {**DONE, "rank": None},
+        {"t": "exit", "rank": 1},
+        {"t": "exit", "code": 0},
+        {"t": "exit", "rank": 1, "code": -1},
+        {"t": "exit", "rank": 1, "code": 256},
+        {"t": "exit", "rank": 1, "signal": 0},
+        {"t": "exit", "rank": 1, "signal": 65, "code": 0},
+        {"t": "exit", "rank": 1, "signal": "SIGSEGV"},
         {**DONE, "at": "1764000000"},
         {**DONE, "at": True},
         {**DONE, "at": float("nan")},
