@@ -88,6 +88,8 @@ def _failures(log: Path, result: ScanResult) -> tuple[tuple[Signature, ...], tup
     survived = failures(log, result, over) if over else ()
     fatal = [match for match in counted if match.fatal]
     lost = [match for match in counted if not match.fatal and not result.survived(match)]
+    if result.exit_status:
+        return failures(log, result, counted), survived
     if not fatal and not lost:
         return (), survived
     return failures(log, result, counted if fatal else lost), survived

@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from pytest_hetgpu.analysis.logs.scan_result import ENDED_WITH
 from pytest_hetgpu.cluster import oom_kills
 from pytest_hetgpu.cluster.cluster import Cluster
 from pytest_hetgpu.cluster.leases.hold import lease_hosts
@@ -87,11 +88,11 @@ def _run(cluster: Cluster, folder: RunFolder, options: RunOptions) -> RunResult:
     spent = options.budget.why if short and result.timed_out else ""
     result = _settled(cluster, replace(result, spent=spent, left_out=left_out), before)
     after = cluster.oom_kills()
-    if result.returncode and result.signal is None and not result.timed_out:
-        # Whoever explains the log alone knows the status then, too.
-        _note(output, [f"hetgpu: exit status {result.returncode}"])
     killed = [oom_kills.describe(node, count, after.get(node)) for node, count in kills_before.items()]
     _note(output, [line for line in killed if line])
+    if result.returncode and result.signal is None and not result.timed_out:
+        # `hetgpu explain` reads the status here, and so gives the answer that the judges give.
+        _note(output, [f"{ENDED_WITH}{result.returncode}"])
     return result
 
 

@@ -151,6 +151,7 @@ class Evidence:
         connections: the same by path and by kind of connection.
         versions: versions that libraries printed.
         signatures: all failures found, the most significant first.
+        proven: the first of them shows by itself that the run failed; a run may survive others.
         figures: values that programs measured beside times.
         lacks: missing requirements that ranks reported, with the source.
         trace: how many parts of a profiler's trace arrived, and of how many.
@@ -178,6 +179,7 @@ class Evidence:
     ended: Mapping[int, float] = field(default_factory=dict)
     last_row: float | None = None
     connections: tuple[Connection, ...] = ()
+    proven: bool = False
 
     @property
     def facts(self) -> dict[str, str]:

@@ -134,7 +134,8 @@ def launcher_signal(run: FinishedRun) -> int | None:
         return None
     died_itself = (result.returncode or 0) < 0
     told_of_rank = bool(run.evidence.hellos) and result.signal <= _HIGHEST_NAMED_SIGNAL
-    told_of_rank = told_of_rank and not (result.signal in EXTERNAL_SIGNALS and _failed_otherwise(run))
+    doubtful = result.signal in EXTERNAL_SIGNALS or run.evidence.proven
+    told_of_rank = told_of_rank and not (doubtful and _failed_otherwise(run))
     hung_up = result.signal == signal.SIGHUP
     if not died_itself and hung_up and any(ended.code == result.returncode for ended in run.evidence.exits):
         return None
@@ -266,12 +267,27 @@ def unavailable(run: FinishedRun, cause: Signature | None) -> str:
     return "stack" if gone and program.startswith("/") and not run.evidence.hellos else ""
 
 
+def ended_before(run: FinishedRun, found: Signature) -> bool:
+    """Return whether a failure ended a rank before the run was stopped: the output proves it, and names it first."""
+    first = run.evidence.signatures[:1]
+    return run.evidence.proven and (found,) == first and found.kind not in (Kind.HANG, Kind.TIMEOUT)
+
+
+def _cause_of_stopped(run: FinishedRun) -> Signature | None:
+    """Return the failure that came before the end of the time, or what the stacks show; no signal that may be ours."""
+    ours = {entry.name for entry in EXTERNAL_SIGNALS}
+    signatures = tuple(s for s in run.evidence.signatures if not (s.kind is Kind.CRASH and s.signal in ours))
+    first = next(iter(signatures), None)
+    if first and ended_before(run, first):
+        return first
+    return next((s for s in signatures if s.kind is Kind.CRASH), first)
+
+
 def cause_of(run: FinishedRun) -> Signature | None:
     """Return the signature that explains the failure, the first that agrees with the exit; None for a good run.
 
     Nodes that were taken away explain a failure. A crash, or memory that ran out, explains a rank that died of a
-    signal. It also explains a dead launcher, unless a rank had failed before. A crash explains a time limit if it came
-    before, but not if stopping the run caused it.
+    signal. It also explains a dead launcher, unless a rank had failed before.
     """
     signatures = run.evidence.signatures
     if not has_failed(run) or not signatures:
@@ -279,9 +295,7 @@ def cause_of(run: FinishedRun) -> Signature | None:
     if cut_off := lost_interface(run):
         return cut_off
     if run.result.timed_out or run.result.interrupted is not None:
-        ours = {entry.name for entry in EXTERNAL_SIGNALS}
-        signatures = tuple(s for s in signatures if not (s.kind is Kind.CRASH and s.signal in ours))
-        return next((s for s in signatures if s.kind is Kind.CRASH), next(iter(signatures), None))
+        return _cause_of_stopped(run)
     if taken := preempted(run):
         return taken
     fell_over = (run.result.returncode or 0) < 0 and rank_failed_first(run, signatures[0])

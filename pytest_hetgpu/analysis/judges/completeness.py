@@ -10,6 +10,7 @@ from pytest_hetgpu.analysis.judges.base import (
     Precedence,
     RatedFinding,
     cause_of,
+    ended_before,
     killed_ranks,
     launcher_signal,
     lost_interface,
@@ -79,7 +80,8 @@ class CompletenessJudge(Judge):
     def _stuck(self, run: FinishedRun) -> RatedFinding:
         """Judge a run that was stopped: by its stacks, else as a hang if it was silent for half of its time."""
         result = run.result
-        explained = lost_interface(run) or rank_failed_first(run, cause_of(run))
+        cause = cause_of(run)
+        explained = lost_interface(run) or rank_failed_first(run, cause) or (cause and ended_before(run, cause))
         precedence = Precedence.INDIRECT if explained else Precedence.DEFINITE
         told = next((one for one in run.evidence.signatures if _is_verdict(one)), None)
         if told:

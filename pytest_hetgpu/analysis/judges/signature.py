@@ -11,6 +11,7 @@ from pytest_hetgpu.analysis.judges.base import (
     RatedFinding,
     cause_of,
     describe_signature,
+    ended_before,
     killed_ranks,
     launcher_signal,
     lost_interface,
@@ -56,7 +57,8 @@ def _precedence(run: FinishedRun, found: Signature) -> Precedence:
         return Precedence.DEFINITE
     died, first = bool(killed_ranks(run)), rank_failed_first(run, found)
     if run.result.timed_out:
-        return Precedence.DEFINITE if found.kind is Kind.CRASH or (first and not died) else Precedence.INDIRECT
+        before = found.kind is Kind.CRASH or (first and not died) or ended_before(run, found)
+        return Precedence.DEFINITE if before else Precedence.INDIRECT
     if died:
         return Precedence.DEFINITE if deadly else Precedence.INDIRECT
     if launcher_signal(run) is not None:

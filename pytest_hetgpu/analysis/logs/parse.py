@@ -26,6 +26,7 @@ from pytest_hetgpu.extensions.signatures.engine.rules import without
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.records import Hello, RankExit
 from pytest_hetgpu.model.transport_classes import UNKNOWN, Connection, connection
+from pytest_hetgpu.model.verdict import Kind
 
 if TYPE_CHECKING:
     from pytest_hetgpu.model.outcome import Evidence
@@ -56,6 +57,8 @@ DEBUG_NOISE = (
 # Key of the launcher's message about an abort. A separator and other ranks' output may precede it.
 _GAVE_UP = "MPI_Abort@"
 _BEFORE = 10
+_PEER_LOST = ("peer-lost@", "reset@", "closed@")
+_MOST_NAMED = 5
 
 
 class TransportLogReader(Protocol):
@@ -158,6 +161,8 @@ def read_evidence(
 
     result = scan_log(path, proof=proof, parsers=parsers)
     told = result.records
+    signatures = failures(path, result, result.matches)
+    fatal = {match.signature.key for match in result.matches if match.fatal}
     return Evidence(
         hellos=told.hellos,
         rows=tuple(told.rows),
@@ -170,7 +175,8 @@ def read_evidence(
         | dict(told.versions)
         | (dict(proof.versions) if proof else {}),
         exits=result.exits,
-        signatures=failures(path, result, result.matches),
+        signatures=signatures,
+        proven=bool(signatures) and signatures[0].key in fatal,
         tail=result.tail,
         figures=told.figures,
         devices=told.devices,
@@ -184,12 +190,14 @@ def read_evidence(
 def failures(path: Path, result: ScanResult, matches: Sequence[FailureMatch]) -> tuple[Signature, ...]:
     """Return the failures among matches of the log in `path`, the most telling first.
 
-    If the first is an abort, and the program printed its reason just before, that line is quoted.
+    If the first is an abort, and the program printed its reason just before, that line is quoted. The launcher's exit
+    code counts if nothing else shows a failure.
     """
-    if not matches:
-        return ()
     read = result.reader(path)
-    found = by_priority(explained(matches, result.course(path)), result.ranks, result.survived)
+    found = by_priority(explained(matches, result.course(path)), result.ranks, result.survived) if matches else ()
+    found = found or result.exit_status
+    if found and (early := _left_early(found[0], result)):
+        return (early, *found)
     if not (found and found[0].key.startswith(_GAVE_UP)):
         return found
     first = found[0]
@@ -198,6 +206,17 @@ def failures(path: Path, result: ScanResult, matches: Sequence[FailureMatch]) ->
     if said is None:
         return found
     return (replace(first, primary_line=said.quote, line=said.number), *found[1:])
+
+
+def _left_early(first: Signature, result: ScanResult) -> Signature | None:
+    """Return that ranks ended with 0 while others waited for them, if a lost peer is the only failure."""
+    lost = first.kind is Kind.NETWORK_FAILURE and first.key.startswith(_PEER_LOST)
+    left = sorted(result.records.done - {*first.ranks})
+    if not lost or not left or any(ended.signal for ended in result.exits):
+        return None
+    ranks = f"rank{'s' * (len(left) > 1)} {', '.join(map(str, left[:_MOST_NAMED]))}"
+    detail = f"{ranks} ended with exit code 0 before the others, which lost the connection"
+    return replace(first, kind=Kind.ERROR, key="rank-left-early@program", detail=detail, ranks=tuple(left), hosts=())
 
 
 def _connections(proof: TransportLogReader, carried: Iterable[str]) -> tuple[Connection, ...]:

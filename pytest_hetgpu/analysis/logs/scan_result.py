@@ -16,7 +16,12 @@ from pytest_hetgpu.analysis.logs.records import Records
 from pytest_hetgpu.analysis.logs.success import Proof, Success, SuccessSigns, passed_tests, signs_at_end
 from pytest_hetgpu.analysis.run_model import Course, Reader
 from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, Priority, Process
+from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.records import RankExit
+from pytest_hetgpu.model.verdict import Kind
+
+ENDED_WITH = "hetgpu: the launcher ended with exit code "
+"""Beginning of the last line of a failed run's log, as this package writes it."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +93,16 @@ class ScanResult:
     def started(self) -> int | None:
         """The first line of a rank; None if no rank shows itself."""
         return first_rank_line(self.head, (parse_line(text, 0, self.prefix).text for text in self.head))
+
+    @cached_property
+    def exit_status(self) -> tuple[Signature, ...]:
+        """The failure that the launcher's exit code shows in a log of this package; empty for another log."""
+        for place, text in enumerate(reversed(self.tail)):
+            code = text.removeprefix(ENDED_WITH)
+            if code != text and code.isdecimal():
+                line = self.lines - place
+                return (Signature(Kind.ERROR, f"exit@{code}", text, line, detail=f"exit code {code}"),)
+        return ()
 
     @property
     def ranks(self) -> Mapping[Process, int]:

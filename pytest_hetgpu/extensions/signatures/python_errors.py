@@ -11,7 +11,7 @@ from pytest_hetgpu.extensions.signatures._messages.nccl import meaning
 from pytest_hetgpu.extensions.signatures._messages.python import EXCEPTIONS, MPICH_CLASSES
 from pytest_hetgpu.extensions.signatures._messages.torch import filled_key, first_rule
 from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, LogParser, Priority, token
-from pytest_hetgpu.extensions.signatures.engine import tracebacks
+from pytest_hetgpu.extensions.signatures.engine import collectives, tracebacks
 from pytest_hetgpu.extensions.signatures.engine.frames import signal_name
 from pytest_hetgpu.extensions.signatures.engine.tracebacks import (
     ChainLink,
@@ -105,6 +105,7 @@ class PythonErrors(LogParser):
             writer.finish()
             matches += _matches(writer.raised)
             matches += [_fatal(fatal) for fatal in writer.fatal]
+        matches += collectives.of_tracebacks(matches)
         return tuple(sorted(self._ranked(matches), key=lambda match: match.signature.line))
 
     def _ranked(self, matches: Sequence[FailureMatch]) -> Sequence[FailureMatch]:

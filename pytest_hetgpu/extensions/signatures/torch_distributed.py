@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from pytest_hetgpu.extensions.signatures._messages.torch import GLOO, NCCL, MessageRule, filled_key, first_rule
 from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, Priority
+from pytest_hetgpu.extensions.signatures.engine.collectives import Works
 from pytest_hetgpu.extensions.signatures.engine.frames import signal_name
 from pytest_hetgpu.extensions.signatures.engine.rules import MatchRule, RuleParser
 from pytest_hetgpu.extensions.signatures.engine.tracebacks import restore_exception_name
@@ -28,13 +29,18 @@ _AFTER = Priority.CONSEQUENCE
 class TorchDistributed(RuleParser, rows="torch_distributed"):
     """Lines of c10d's C++ side. A timeout of the watchdog ends the process; a lost store or socket may be met again."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._works = Works()
+
     def feed(self, line: LogLine) -> None:
         line = restore_exception_name(line)
+        self._works.feed(line)
         if not _EXCEPTION.match(line.text):
             super().feed(line)
 
     def finish(self) -> Sequence[FailureMatch]:
-        return tuple(map(_on_a_host, super().finish()))
+        return (*map(_on_a_host, super().finish()), *self._works.finish())
 
     def build_match(self, rule: MatchRule, groups: Mapping[str, str], line: LogLine) -> FailureMatch:
         if rule.key == _WORDS:

@@ -27,7 +27,6 @@ each_file = pytest.mark.parametrize("name", FILES)
 # Examples, and rows of other files that claim more about them: these files leave the text to the others.
 STRONGER = {
     ("getopt-harmless-launcher", "slurm-bad-option"),
-    ("pmix-harmless-orte-error-log", "openmpi-errors-lost-help"),
     ("torch-distributed-stalled", "horovod-stalled"),
 }
 

@@ -68,7 +68,7 @@ def test_fortrans_run_time_libraries(text: str, key: str, entry: str | None) -> 
         ("thread 0: ERROR STOP bad input", "ERROR-STOP-bad-input@fortran", None),
         (
             "forrtl: severe (24): end-of-file during read, unit 10, file /in.dat",
-            "end-of-file-during-read-unit-file-in.dat@fortran",
+            "end-of-file-during-read-unit-file@fortran",
             None,
         ),
     ],

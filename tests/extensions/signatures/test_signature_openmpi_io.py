@@ -32,7 +32,7 @@ POSIX = "mca_fbtl_posix_"
         ),
         (
             "mca_sharedfp_sm_file_open: Error, unable to open file for mmap: /tmp/x.sm",
-            "error Error-unable-to-open-file-for-mmap-tmp-x.sm@sharedfp_sm_file_open",
+            "error Error-unable-to-open-file-for-mmap@sharedfp_sm_file_open",
             Priority.CAUSE,
         ),
     ],

@@ -11,8 +11,9 @@ import pytest
 
 from pytest_hetgpu.analysis.logs.lines import parse_line
 from pytest_hetgpu.extensions.registry import find
-from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogParser, Priority
+from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogParser, Priority, slug
 from pytest_hetgpu.extensions.signatures.engine.last_error import last_error
+from tests.extensions.signatures.parsing import parse_all
 
 
 def matches(parser: str, text: str) -> Sequence[FailureMatch]:
@@ -275,3 +276,31 @@ def test_the_line_before_an_abort(before: tuple[str, ...], rank: int | None, sai
     lines = [parse_line(line, number) for number, line in enumerate(before, 1)]
     found = last_error(lines, rank)
     assert (found.quote if found else None) == said
+
+
+@pytest.mark.parametrize(
+    ("line", "key"),
+    [
+        ('[1] ARMCI assert fail in gmr_create() [src/gmr.c:109]: "alloc_slices[alloc_me].base != NULL"', "gmr_create"),
+        ("Assertion failed: (n > 0), function solve, file solve.c, line 12.", "solve"),
+        ("rank 3: assertion failure in mesh::Grid::refine(int)", "mesh::Grid::refine"),
+    ],
+)
+def test_a_failed_assertion_is_known_by_its_function(line: str, key: str) -> None:
+    banner = "MPI_ABORT was invoked on rank 1 in communicator MPI_COMM_WORLD"
+    first = parse_all(f"{line}\n{banner}\nwith errorcode -1.\n", "program", "openmpi_exits")[0]
+    assert (first.kind.value, first.key, first.primary_line) == ("error", f"assert@{key}", line)
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("ERROR on proc 0: Cannot open input script /tmp/real/w6/nothere: No such file", "Cannot-open-input-script-No"),
+        ("ERROR: cannot read ~/runs/in.dat", "cannot-read"),
+        ("ERROR: cannot read runs/a/in.dat of https://host/x/y", "cannot-read-of"),
+        ("ERROR: read/write of I/O failed", "read-write-of-I-O-failed"),
+    ],
+)
+def test_a_key_holds_no_path(text: str, key: str) -> None:
+    assert key in slug(text)
+    assert not {"tmp", "runs", "host", "real"} & set(slug(text).split("-"))

@@ -310,3 +310,42 @@ def test_hostile_lines(name: str) -> None:
             f'  File "{text}", line 1',
         ):
             parse_all("\n".join([line] * 3), name)
+
+
+WAITED = "RuntimeError: " + GLOO + "unbound_buffer.cc:78] Timed out waiting 4000ms for recv operation to complete"
+
+
+def waiting(rank: int, call: str) -> str:
+    path = "/x/site-packages/torch/distributed/distributed_c10d.py"
+    text = f'{TRACEBACK}  File "{path}", line 3252, in {call}\n    work.wait()\n{WAITED}'
+    return "\n".join(f"[default{rank}]:[rank{rank}]: {line}" for line in text.splitlines()) + "\n"
+
+
+def test_ranks_in_different_collectives_are_an_error_of_the_program() -> None:
+    first = parse_all(waiting(0, "all_reduce") + waiting(1, "barrier"))[0]
+    assert (first.kind.value, first.key, first.ranks) == ("error", "collective-mismatch@c10d", (0, 1))
+    assert first.detail == "different collectives: rank 0 in all_reduce, rank 1 in barrier"
+    assert parse_all(waiting(0, "all_reduce") + waiting(1, "all_reduce"))[0].key == "timeout@gloo"
+    # A pair of calls that belong together.
+    assert parse_all(waiting(0, "send") + waiting(1, "recv"))[0].key == "timeout@gloo"
+
+
+def watchdog(rank: int, call: str, number: int = 5, group: str = "ID 0 PG GUID 0(default_pg) ") -> str:
+    return (
+        f"[rank{rank}]:[E328 00:22:12.922468030 ProcessGroupNCCL.cpp:2057] [PG {group}Rank {rank}] Process group "
+        f"watchdog thread terminated with exception: [Rank {rank}] Watchdog caught collective operation timeout: "
+        f"WorkNCCL(SeqNum={number}, OpType={call}, NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for 600031 ms\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "mismatch"),
+    [
+        (watchdog(0, "ALLREDUCE") + watchdog(1, "BROADCAST"), True),
+        (watchdog(0, "ALLREDUCE") + watchdog(1, "ALLREDUCE"), False),
+        (watchdog(0, "ALLREDUCE") + watchdog(1, "BROADCAST", number=6), False),
+        (watchdog(0, "ALLREDUCE") + watchdog(1, "BROADCAST", group="ID 1 PG GUID 3 "), False),
+    ],
+)
+def test_operations_of_nccl_with_one_number_and_different_names(text: str, mismatch: bool) -> None:
+    assert (parse_all(text)[0].key == "collective-mismatch@c10d") is mismatch
