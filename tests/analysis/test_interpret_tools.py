@@ -191,7 +191,7 @@ def test_a_command_by_its_own_words(judged: Judged) -> None:
     found = judged(good, asked)
     assert (found.kind, names(found), found.facts["tool"]) == (Kind.PASSED, ["busbw[65536,none]"], "app")
     assert judged(good.replace("ALL PASSED", ""), asked).kind is Kind.WRONG_RESULT
-    assert judged(good + "MISMATCH at 3\n", asked).why.startswith("MISMATCH at 3")
+    assert "MISMATCH at 3" in judged(good + "MISMATCH at 3\n", asked).why
     nothing = judged(good.replace("64K bytes", "no bytes"), asked)
     assert (nothing.kind, nothing.verdict) == (Kind.UNKNOWN, Verdict.NEW)
 
