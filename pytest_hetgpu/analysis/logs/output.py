@@ -32,6 +32,9 @@ _LABELS = {
     "srun": re.compile(rb"^ {0,6}(\d{1,7})(): "),
     "torchrun": re.compile(rb"^\[default(\d{1,7})()\]:"),
 }
+# `srun --label` ends each of its messages with a line feed. A longer line comes in messages of exactly this size
+# (SLURM_IO_MAX_MSG_LEN of Slurm).
+_SRUN_MESSAGE = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,7 @@ class RankLines:
 
     def __init__(self, labels: str = "", longest: int = LONGEST_SEARCHED) -> None:
         self._label = _LABELS.get(labels)
+        self._message = _SRUN_MESSAGE if labels == "srun" else 0
         self._longest = longest
         self._held: dict[bytes, tuple[int | None, bytes]] = {}
         self._number = 1
@@ -66,6 +70,8 @@ class RankLines:
     def feed(self, raw: bytes) -> Iterator[tuple[int | None, bytes, int]]:
         """Take a raw line, or a piece of one; yield rank, bytes and number of each line that it ends."""
         for label, rank, piece in self._pieces(raw):
+            if self._message and rank is not None and len(piece) == self._message + 1:
+                piece = piece.rstrip(b"\n")  # noqa: PLW2901 - the line goes on
             held = self._held.pop(label, None)
             whole = held[1] + piece if held else piece
             if whole.endswith(b"\n"):

@@ -87,6 +87,8 @@ def test_a_log_that_is_not_there(tmp_path: Path) -> None:
             [(1, "whole"), (0, "first second"), (1, "x")],
         ),
         ("srun", b"0: a\n12: b: 3: c\nsrun: error: x\n", [(0, "a"), (12, "b: 3: c"), (None, "srun: error: x")]),
+        # A message of srun's that ends within a line.
+        ("srun", b"0: %b\n1: b\n0: c\n" % (b"a" * 1024), [(1, "b"), (0, "a" * 1024 + "c")]),
         ("torchrun", b"[default3]:a\nW1127 agent\n", [(3, "a"), (None, "W1127 agent")]),
         ("", b"[1,0]<stdout>: a\n", [(None, "[1,0]<stdout>: a")]),
     ],
