@@ -21,6 +21,7 @@ from pytest_hetgpu.cli.explain.packed import (
     unpack_members,
 )
 from pytest_hetgpu.errors import UsageError
+from pytest_hetgpu.store.text import printable
 
 STDIN = "-"
 
@@ -65,7 +66,8 @@ def _layer(name: str, path: Path, limit: UnpackingLimit | None, layers: int) -> 
         return
     with _temporary_file() as copy:
         if not unpack(kind, path, copy, limit):
-            sys.stderr.write(f"{name}: is packed ({kind}) and cut off or damaged; what comes before is read\n")
+            told = f"{name}: is packed ({kind}) and cut off or damaged; what comes before is read"
+            sys.stderr.write(f"{printable(told)}\n")
         yield from _layer(name, Path(copy.name), limit, layers - 1)
 
 

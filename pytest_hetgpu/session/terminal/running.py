@@ -147,6 +147,6 @@ def _event(line: bytes) -> Iterator[dict[str, Any]]:
             and "matrix" in data
             and "scenario" in data
         ):
-            yield {name: data[name] for name in _FIELDS if name in data}
-    except (ValueError, TypeError, KeyError):
+            yield {**{name: data[name] for name in _FIELDS if name in data}, "epoch": float(data["epoch"])}
+    except (ValueError, TypeError, KeyError, OverflowError):
         return
