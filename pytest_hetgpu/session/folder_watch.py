@@ -1,4 +1,4 @@
-"""A check every second that the run's folder is in its place. If it is lost, the running cell is stopped at once."""
+"""A check every second of the run's folder and journal. If either is lost, the running cell is stopped at once."""
 
 from __future__ import annotations
 
@@ -75,8 +75,10 @@ class FolderWatch:
             view.screen.pause()
         begun = "\n" if self._config.get_terminal_writer().width_of_current_line else ""
         with suppress(OSError):  # nobody reads it any more
-            gone = f"{self._journal.folder} is no longer there, so the run stops; its last lines name the results"
-            os.write(self._output, f"{begun}{gone}\n".encode())
+            folder = self._journal.folder
+            gone = f"the journal of {folder} was changed" if folder.is_dir() else f"{folder} is no longer there"
+            told = f"{gone}, so the run stops; its last lines name the results"
+            os.write(self._output, f"{begun}{told}\n".encode())
 
 
 def _uncaptured() -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -40,7 +41,7 @@ def open_session(config: pytest.Config, settings: Settings) -> Session:
 
 
 def _open_session(config: pytest.Config, settings: Settings) -> Session:
-    inputs = RunInputs(settings.inventory, settings.knowledge, settings.signatures)
+    inputs = RunInputs(settings.inventory, settings.knowledge, settings.signatures, _most_cells(settings))
     suite = MatrixSet.load(
         settings.matrix, config.rootpath, timeout=settings.timeout, environ=os.environ, inputs=inputs
     )
@@ -53,6 +54,16 @@ def _open_session(config: pytest.Config, settings: Settings) -> Session:
     if not (settings.plan or config.option.collectonly):
         opened = _open_run(config, settings, suite, (cells, samples))
     return Session(config, settings, suite, CellTests(config, cells, marks, suite.matrices, opened))
+
+
+def _most_cells(settings: Settings) -> float:
+    """Return how many cells the matrices may have: a sample may come from more than are run."""
+    most = math.inf if settings.max_cells == OFF else settings.max_cells
+    if settings.strategy.partition("@")[0] == FULL:
+        return most
+    from pytest_hetgpu.planning.sampling import MOST_CELLS
+
+    return max(most, MOST_CELLS)
 
 
 _Selection = tuple["tuple[Scenario, ...]", "tuple[Sampled, ...]"]
