@@ -255,7 +255,8 @@ def test_a_series_counts(reads: Reads) -> None:
     text = (
         "name: s\nhardware: {cpu: {}}\naxes:\n  placement: {one: [cpu, cpu]}\n  transport: {ob1: {}}\n"
         "  workload: {allreduce: {}}\nscaling:\n"
-        f"  - {{placement: {{hardware: cpu, ranks_per_node: [{ranks}]}}, transport: ob1, workload: allreduce, kind: weak}}\n"
+        f"  - {{placement: {{hardware: cpu, ranks_per_node: [{ranks}]}}, transport: ob1, workload: allreduce, "
+        "kind: weak}\n"
     )
     assert len(expand(reads(text), 21)) == 21
     with pytest.raises(MatrixError, match="this include names 20 cells; at most 10 are allowed here"):

@@ -26,9 +26,7 @@ COMPUTED = (
 HOSTILE: Mapping[str, tuple[Iterable[str], str]] = {
     "view": (("ALTER TABLE run RENAME TO run0", RUNS), "its table 'run' is a view"),
     "trigger": (
-        (
-            f"CREATE TRIGGER x AFTER INSERT ON run BEGIN DELETE FROM run WHERE number IN ({ENDLESS} SELECT n FROM r); END",
-        ),
+        (f"CREATE TRIGGER x AFTER INSERT ON run BEGIN DELETE FROM run WHERE id IN ({ENDLESS} SELECT n FROM r); END",),
         "it has a trigger, 'x'",
     ),
     "virtual": (("DROP TABLE matrix", "CREATE VIRTUAL TABLE matrix USING fts5(run, place, name)"), "is a virtual one"),
