@@ -74,6 +74,8 @@ def report(run: RunContext, folder: RunFolder) -> list[str]:
     if run.options.anonymise:
         anonymity.mark_anonymous(folder.path)
     trouble = [run.guard.trouble] if run.guard.trouble else []
+    if run.guard.restarts:
+        trouble.append(f"the watchdog of this run was killed, and started again ({run.guard.restarts} x)")
     record = build(folder.path, partial(failure_text.again, run), trouble, history=run.options.history)
     trouble += filter(None, [describe_private_logs(folder)])
     # The folder of a history that was renamed, or deleted, with the run is not made again.

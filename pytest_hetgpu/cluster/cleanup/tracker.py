@@ -19,10 +19,15 @@ from pytest_hetgpu.extensions.runtimes.traits.leftovers import Location
 from pytest_hetgpu.model.job import ConnectionInfo
 
 _EXIT_TIMEOUT = 5.0  # seconds for a watchdog to end that is no longer needed
+_RESTART_PAUSE = 1.0  # seconds; whoever kills the watchdog may be about to kill this process, too
+_MOST_RESTARTS = 100
 
 
 class LedgerTracker(ResourceTracker):
-    """A tracker that opens the ledger and starts the watchdog before the first resource is made."""
+    """A tracker that opens the ledger and starts the watchdog before the first resource is made.
+
+    A thread waits for the watchdog. One that is killed is started again.
+    """
 
     def __init__(self, owner: Owner, shared: str = "") -> None:
         self.owner = owner
@@ -31,6 +36,8 @@ class LedgerTracker(ResourceTracker):
         self._lock = threading.Lock()
         self._path: Path | None = None
         self._watchdog: subprocess.Popen[bytes] | None = None
+        self._over = threading.Event()
+        self.restarts = 0
         self._open: dict[int, Location] = {}
         self._count = 0
         self.trouble = ""
@@ -58,6 +65,7 @@ class LedgerTracker(ResourceTracker):
         if tracker() is self:
             use_tracker(ResourceTracker())
             _Current.tracker = None
+        self._over.set()
         with self._lock:
             watchdog, self._watchdog = self._watchdog, None
             if watchdog is None or self._path is None:
@@ -88,11 +96,35 @@ class LedgerTracker(ResourceTracker):
             try:
                 self._write(ledger.opened(self._count, location))
                 if self._watchdog is None:
+                    self._over.clear()
                     self._watchdog = self._start_watchdog()
+                    threading.Thread(target=self._keep_watchdog, name="hetgpu-watchdog", daemon=True).start()
             except (OSError, UsageError) as error:
-                left = "its processes and containers stay until `hetgpu clean`"
-                self.trouble = f"no watchdog ({error}): if this run is killed, {left}"
+                self._fail(error)
             return self._count
+
+    def _fail(self, error: Exception) -> None:
+        left = "its processes and containers stay until `hetgpu clean`"
+        self.trouble = f"no watchdog ({error}): if this run is killed, {left}"
+
+    def _keep_watchdog(self) -> None:
+        """Start the watchdog again whenever it is killed, until this tracker is closed."""
+        while (watchdog := self._watchdog) is not None and self.restarts < _MOST_RESTARTS:
+            watchdog.wait()
+            if self._over.wait(_RESTART_PAUSE):
+                return
+            with self._lock:
+                if self._watchdog is not watchdog:
+                    return
+                assert watchdog.stdin is not None
+                with suppress(OSError):
+                    watchdog.stdin.close()
+                self.restarts += 1
+                try:
+                    self._watchdog = self._start_watchdog()
+                except OSError as error:
+                    self._fail(error)
+                    return
 
     def _close_location(self, number: int) -> None:
         with self._lock:

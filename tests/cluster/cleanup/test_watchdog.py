@@ -194,6 +194,42 @@ def test_clean_takes_over_when_the_guardian_is_killed_too(
     assert capsys.readouterr().out == "nothing of a dead run was found\n"
 
 
+def test_a_guardian_that_is_killed_is_started_again(run: Run, books: Path, tmp_path: Path) -> None:
+    one = run("long")
+    until(lambda: deep(tmp_path))
+    first, ranks = family(one)
+    seen = {first.pid}
+    for _ in range(2):
+        first.kill()
+
+        def another() -> bool:
+            with contextlib.suppress(ValueError, psutil.Error):
+                return family(one)[0].pid not in seen
+            return False
+
+        until(another)
+        first = family(one)[0]
+        seen.add(first.pid)
+    one.kill()
+    until(lambda: not running(ranks))
+    until(lambda: not list(books.iterdir()))
+    until(lambda: not running([first]))
+
+
+def test_a_guardian_that_was_started_again_ends_with_its_run(books: Path, tmp_path: Path) -> None:
+    program = PROGRAM.replace(
+        "guard.close()",
+        "first = guard._watchdog\nfirst.kill()\n"
+        "while guard._watchdog is first: threading.Event().wait(0.01)\nprint(guard.restarts)\nguard.close()",
+    )
+    argv = [sys.executable, "-c", program, "short", str(tmp_path / "output")]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    said = subprocess.run(argv, env=env, capture_output=True, text=True, check=True, timeout=PATIENCE)
+    assert said.stdout == "1\nclosed\n"
+    assert list(books.iterdir()) == []
+    assert not [p for p in psutil.process_iter() if str(books) in " ".join(_words(p))]
+
+
 def test_a_run_that_was_stopped_and_then_killed_with_its_whole_group_is_cleared_up_after(
     run: Run, books: Path, tmp_path: Path
 ) -> None:
