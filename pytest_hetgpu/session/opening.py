@@ -21,6 +21,7 @@ from pytest_hetgpu.session.redacted_reports import RedactedReports
 from pytest_hetgpu.session.session import Session
 from pytest_hetgpu.session.settings import FULL, OFF, OPTIONS, STACK, Settings
 from pytest_hetgpu.store.redaction.redact import clear_secrets, redact, register_secrets
+from pytest_hetgpu.store.text import without_commands
 
 if TYPE_CHECKING:
     from pytest_hetgpu.execution.context import Invocation
@@ -37,7 +38,7 @@ def open_session(config: pytest.Config, settings: Settings) -> Session:
     try:
         return _open_session(config, settings)
     except HetgpuError as error:
-        raise pytest.UsageError(redact(str(error))) from None
+        raise pytest.UsageError(without_commands(redact(str(error)))) from None
 
 
 def _open_session(config: pytest.Config, settings: Settings) -> Session:
