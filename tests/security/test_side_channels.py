@@ -16,7 +16,10 @@ from hypothesis import strategies as st
 
 from pytest_hetgpu.cli.main import main
 from pytest_hetgpu.reporting.messages import failure_text
+from pytest_hetgpu.reporting.posts.comment import render_comment
+from pytest_hetgpu.reporting.posts.issues import issue_texts
 from pytest_hetgpu.reporting.report import build
+from pytest_hetgpu.store.cells import read_run
 from pytest_hetgpu.store.events import MatrixFile
 from pytest_hetgpu.store.folder import RunFolder
 from pytest_hetgpu.store.journal import Journal
@@ -132,23 +135,29 @@ def outside_code(text: str) -> Iterator[str]:
 
 
 MENTION = re.compile(r"(?<![A-Za-z0-9])@\w|[#!&%]\d|\bGH-\d|\w://|www\.|^html |^link (?!scenarios/)")
-OURS = re.compile(r"(?s)</?(?:br|details|summary)>|<summary>[^<>]*</summary>|<!-- Title: (?:(?!--!?>).)*-->|<!-- hetgpu .*-->")
+OURS = re.compile(
+    r"(?s)</?(?:br|details|summary)>|<summary>[^<>]*</summary>|<!-- Title: (?:(?!--!?>).)*-->|<!-- hetgpu .*-->"
+)
 
 
 def live(text: str) -> list[str]:
     return [one for one in outside_code(text) if MENTION.search(one)]
 
 
-def test_no_file_or_post_names_anybody(run: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_file_or_post_names_anybody(run: RunFolder) -> None:
     issues = sorted((run.path / "issues").glob("*.md"))
     assert issues
     for path in (run.path / "summary.md", *issues):
         assert live(path.read_text(encoding="utf-8")) == [], path
-    for command in ("comment", "issues"):
-        assert main([command, str(run.path)]) == 0
-        body = capsys.readouterr().out.partition("\n<!--")[2]
-        assert body
-        assert live(f"<!--{body}") == [], command
+    record = read_run(run.path)
+    posts = list(issue_texts(run.path, record, 60_000))
+    assert len(posts) == len(BLOCKS)
+    for body in (
+        render_comment(run.path, record, 60_000).body,
+        *(part for one in posts for part in (one.body, one.again)),
+    ):
+        assert live(body) == []
+    assert [one.title for one in posts if live(escape_markdown(one.title))] == []
 
 
 @pytest.mark.parametrize("block", [*BLOCKS, LIVE])
