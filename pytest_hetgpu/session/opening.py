@@ -59,7 +59,7 @@ def _open_session(config: pytest.Config, settings: Settings) -> Session:
 
 def _most_cells(settings: Settings) -> float:
     """Return how many cells the matrices may have: a sample may come from more than are run."""
-    most = math.inf if settings.max_cells == OFF else settings.max_cells
+    most = settings.max_cells if isinstance(settings.max_cells, int) else math.inf
     if settings.strategy.partition("@")[0] == FULL:
         return most
     from pytest_hetgpu.planning.sampling import MOST_CELLS

@@ -74,7 +74,7 @@ def _check_table(db: sqlite3.Connection, path: Path, name: str, version: int) ->
     virtual = db.execute("SELECT sql LIKE 'create virtual%' FROM sqlite_master WHERE name = ?", (name,)).fetchone()[0]
     if virtual:
         raise _refused(path, f"its table {name!r} is a virtual one")
-    hidden = {str(column): int(kind) for column, kind in _columns(db, name)}
+    hidden = dict(_columns(db, name))
     if computed := [column for column, kind in hidden.items() if kind]:
         raise _refused(path, f"the column {computed[0]!r} of its table {name!r} is computed")
     if missing := [column for column in _expected_columns(version)[name] if column not in hidden]:
@@ -92,7 +92,7 @@ def _schema(db: sqlite3.Connection) -> list[tuple[object, object, object]]:
     return cursor.execute(query).fetchall()
 
 
-def _columns(db: sqlite3.Connection, table: str) -> list[tuple[object, object]]:
+def _columns(db: sqlite3.Connection, table: str) -> list[tuple[str, int]]:
     """Return the names of all columns, and what SQLite calls `hidden`: 0 for one that is stored."""
     cursor = db.cursor()
     cursor.row_factory = None
@@ -114,7 +114,7 @@ def _expected(version: int) -> Mapping[str, tuple[str, str]]:
 def _expected_columns(version: int) -> Mapping[str, tuple[str, ...]]:
     with closing(_reference(version)) as db:
         tables = (name for name, (kind, _) in _expected(version).items() if kind == "table")
-        return {table: tuple(str(name) for name, _ in _columns(db, table)) for table in tables}
+        return {table: tuple(name for name, _ in _columns(db, table)) for table in tables}
 
 
 def _reference(version: int) -> sqlite3.Connection:

@@ -17,7 +17,7 @@ _KINDS = (
 
 
 class NotPlainFile(OSError):
-    """Something that is no file, like a named pipe; `strerror` says what it is."""
+    """Something that is no file, like a named pipe; `strerror` names its kind."""
 
     def __init__(self, what: str, path: Path) -> None:
         super().__init__(errno.EINVAL, f"it is {what}, not a file", str(path))
