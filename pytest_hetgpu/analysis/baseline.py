@@ -24,8 +24,8 @@ from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.planning.matrix_set import MatrixSet
 from pytest_hetgpu.planning.references import Thresholds, metric_of
 from pytest_hetgpu.store.events import MatrixFile
+from pytest_hetgpu.store.files import open_input
 from pytest_hetgpu.store.folder import HISTORY
-from pytest_hetgpu.store.input_files import open_input
 from pytest_hetgpu.store.run_summary import CellSummary, RunSummary, benchmark_program
 
 if TYPE_CHECKING:

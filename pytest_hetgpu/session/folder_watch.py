@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -19,14 +19,15 @@ EVERY = 1.0  # seconds
 class FolderWatch:
     """Hooks of the watch, in each process that writes a journal. The one with the terminal (`speaks`) prints a line.
 
-    A cell is stopped as by SIGTERM, if GracefulShutdown handles that signal.
+    A cell is stopped as by SIGTERM, if GracefulShutdown handles that signal. `keep` starts a killed watchdog again.
     """
 
     NAME = "hetgpu-folder-watch"
 
-    def __init__(self, config: Any, journal: Journal, *, speaks: bool) -> None:
+    def __init__(self, config: Any, journal: Journal, keep: Callable[[], None], *, speaks: bool) -> None:
         self._config = config
         self._journal = journal
+        self._keep = keep
         self._output = _uncaptured() if speaks else None
         self._in_cell = False
         self._lock = threading.Lock()
@@ -59,6 +60,7 @@ class FolderWatch:
 
     def _work(self) -> None:
         while not self._over.wait(EVERY):
+            self._keep()
             with self._lock:
                 if not self._journal.is_lost():
                     continue

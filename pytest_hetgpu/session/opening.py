@@ -108,7 +108,8 @@ def _open_run(config: pytest.Config, settings: Settings, suite: MatrixSet, selec
             settings.database.require_packages()
         opens = start.start if settings.resume is None else start.resume
         opened = opens(request, _invocation(config, settings, suite))
-    watch = FolderWatch(config, opened.runner.context.journal, speaks=worker is None)
+    context = opened.runner.context
+    watch = FolderWatch(config, context.journal, context.guard.keep, speaks=worker is None)
     config.pluginmanager.register(watch, FolderWatch.NAME)
     if worker is None:
         _show(config, settings, selection, opened)

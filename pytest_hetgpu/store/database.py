@@ -20,25 +20,28 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from pytest_hetgpu.errors import HistoryError, NoHistory
 from pytest_hetgpu.store import history_schema
-from pytest_hetgpu.store.database_checks import (
-    LARGEST_FILE,
-    SECONDS,
-    check_schema,
-    distrust,
-    limit_rows,
-    limit_time,
-)
 from pytest_hetgpu.store.files import READABLE, make_folder
 
 if TYPE_CHECKING:
     from pytest_hetgpu.store.history_place import HistoryPlace
 
+T = TypeVar("T")
+
 BUSY_TIMEOUT = 30.0
 """Seconds that a session waits for other writers."""
+SECONDS = 60.0
+"""The longest time of all queries of one read."""
+MOST_ROWS = 5_000_000
+"""Rows of one query."""
+LARGEST_VALUE = 64 << 20
+"""Bytes of one value, or of one row."""
+LARGEST_FILE = 4 << 30
+"""Bytes of a history that is copied."""
+_INSTRUCTIONS = 10_000  # of SQLite's machine between two looks at the clock: a millisecond
 _MESSAGES = (
     ("locked", "another process has been writing for too long"),
     ("unable to open", "it cannot be opened"),
@@ -72,15 +75,37 @@ class _SqliteDatabase:
     db: sqlite3.Connection
 
     def rows(self, query: str, **values: object) -> Iterable[Row]:
-        return limit_rows(self.db.execute(query, values))
+        return _limit_rows(self.db.execute(query, values))
 
     def tuples(self, query: str, **values: object) -> Iterable[tuple[Any, ...]]:
         cursor = self.db.cursor()
         cursor.row_factory = None
-        return limit_rows(cursor.execute(query, values))
+        return _limit_rows(cursor.execute(query, values))
 
     def change(self, statement: str, *rows: Mapping[str, object]) -> None:
         self.db.executemany(statement, rows or ({},))
+
+
+def _distrust(db: sqlite3.Connection) -> None:
+    """Let nothing in the file's schema have an effect outside the file, and bound its values."""
+    db.execute("PRAGMA trusted_schema = OFF")
+    db.execute("PRAGMA cell_size_check = ON")
+    if hasattr(db, "setlimit"):  # from Python 3.11 on
+        db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LARGEST_VALUE)
+
+
+def _limit_time(db: sqlite3.Connection) -> None:
+    """Interrupt queries that take longer than `SECONDS` together."""
+    deadline = time.monotonic() + SECONDS
+    db.set_progress_handler(lambda: time.monotonic() > deadline, _INSTRUCTIONS)
+
+
+def _limit_rows(rows: Iterable[T]) -> Iterator[T]:
+    """Yield rows. Raises HistoryError for too many."""
+    for count, row in enumerate(rows):
+        if count >= MOST_ROWS:
+            raise HistoryError(f"the history holds more than {MOST_ROWS:,} rows of one kind; it is not read")
+        yield row
 
 
 class _DamagedFileError(Exception):
@@ -150,7 +175,7 @@ def _write_file(path: Path, change: Callable[[Database], object]) -> str:
 
 def _write(path: Path, change: Callable[[Database], object]) -> None:
     with _history_errors(path), closing(sqlite3.connect(path, timeout=BUSY_TIMEOUT, isolation_level=None)) as db:
-        distrust(db)
+        _distrust(db)
         db.execute("PRAGMA foreign_keys = ON")
         db.row_factory = sqlite3.Row
         with db:
@@ -168,8 +193,8 @@ def _connect_file(path: Path) -> Iterator[Database]:
             _history_errors(path),
             closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", timeout=BUSY_TIMEOUT, uri=True)) as db,
         ):
-            distrust(db)
-            limit_time(db)
+            _distrust(db)
+            _limit_time(db)
             db.row_factory = sqlite3.Row
             db.text_factory = lambda data: data.decode("utf-8", "replace")
             with db:
@@ -218,7 +243,7 @@ def _version(db: sqlite3.Connection, path: Path) -> int:
         raise HistoryError(
             f"{path} was written by a newer version (schema {version}, known: {known}); it is left alone"
         )
-    check_schema(db, path, version)
+    history_schema.check(db, path, version)
     return version
 
 

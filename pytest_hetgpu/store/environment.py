@@ -24,9 +24,8 @@ from typing import Any
 from pytest_hetgpu.model.bandwidth import LinkReport
 from pytest_hetgpu.model.facts import Environment, Fact, FactState, SkewRow, skew
 from pytest_hetgpu.store.encode import RecordError, from_json, to_json
-from pytest_hetgpu.store.files import PRIVATE, make_folder, write_atomically
+from pytest_hetgpu.store.files import PRIVATE, make_folder, read_input, write_atomically
 from pytest_hetgpu.store.folder import LONGEST_NAME
-from pytest_hetgpu.store.input_files import read_input
 from pytest_hetgpu.store.redaction.redact import redact_json
 
 SCHEMA = 1

@@ -27,8 +27,7 @@ from pytest_hetgpu.store import events, rescue, writer_lock
 from pytest_hetgpu.store.cells import CellRecord, RunRecord, read_run
 from pytest_hetgpu.store.encode import to_json
 from pytest_hetgpu.store.events import MatrixFile, journal_schema
-from pytest_hetgpu.store.files import make_folder
-from pytest_hetgpu.store.input_files import read_input
+from pytest_hetgpu.store.files import make_folder, read_input
 from pytest_hetgpu.store.redaction.redact import redact_json
 from pytest_hetgpu.store.reserved_space import ReservedSpace
 

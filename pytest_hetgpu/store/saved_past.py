@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_hetgpu.store.cells import RunRecord
 from pytest_hetgpu.store.encode import RecordError, from_json, to_json
-from pytest_hetgpu.store.files import write_atomically
+from pytest_hetgpu.store.files import read_input, write_atomically
 from pytest_hetgpu.store.folder import PAST
-from pytest_hetgpu.store.input_files import read_input
 from pytest_hetgpu.store.past_runs import PastCell, PastOutcome, PastRun, PastRuns, past_runs
 from pytest_hetgpu.store.redaction.redact import redact_json
 from pytest_hetgpu.store.run_summary import run_id, run_start

@@ -12,7 +12,7 @@ import pytest
 
 from pytest_hetgpu.cli.main import main
 from pytest_hetgpu.errors import HistoryError
-from pytest_hetgpu.store import database, database_checks, history
+from pytest_hetgpu.store import database, history
 from tests.store.history_samples import GOOD, RUN
 
 ENDLESS = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r)"
@@ -72,13 +72,13 @@ def test_what_a_user_added_beside_our_tables_is_fine(file: Path) -> None:
 
 
 def test_a_read_ends_in_time(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database_checks, "SECONDS", 0.05)
+    monkeypatch.setattr(database, "SECONDS", 0.05)
     with pytest.raises(HistoryError, match="reading it takes longer than"), database.connect(file) as db:
         list(db.rows(f"{ENDLESS} SELECT max(n) FROM r"))
 
 
 def test_a_read_has_a_limit_of_rows_and_of_bytes(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database_checks, "MOST_ROWS", 100)
+    monkeypatch.setattr(database, "MOST_ROWS", 100)
     with pytest.raises(HistoryError, match="holds more than 100 rows"), database.connect(file) as db:
         list(db.tuples(f"{ENDLESS} SELECT n FROM r"))
     if hasattr(sqlite3.Connection, "setlimit"):

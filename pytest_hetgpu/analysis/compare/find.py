@@ -14,9 +14,8 @@ from pytest_hetgpu.errors import HistoryError, UsageError
 from pytest_hetgpu.model.messages import known
 from pytest_hetgpu.store import history
 from pytest_hetgpu.store.cells import read_run
-from pytest_hetgpu.store.files import refuse_links
+from pytest_hetgpu.store.files import NotPlainFile, open_input, refuse_links
 from pytest_hetgpu.store.history import HistoryEntry
-from pytest_hetgpu.store.input_files import NotPlainFile, open_input
 from pytest_hetgpu.store.run_summary import summarise
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from xml.etree import ElementTree as ET
 from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.model.records import Measurement, MessagePoint
 from pytest_hetgpu.store.encode import RecordError
-from pytest_hetgpu.store.input_files import open_input
+from pytest_hetgpu.store.files import open_input
 from pytest_hetgpu.store.properties import CellProperties, from_properties
 from pytest_hetgpu.store.run_summary import CellSummary, RunSummary
 

@@ -8,8 +8,7 @@ from pathlib import Path
 from pytest_hetgpu.analysis.compare.sides import Side
 from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.store.encode import RecordError, from_json, to_json
-from pytest_hetgpu.store.files import write_atomically
-from pytest_hetgpu.store.input_files import read_input
+from pytest_hetgpu.store.files import read_input, write_atomically
 from pytest_hetgpu.store.redaction.redact import redact_json
 
 SCHEMA = 1

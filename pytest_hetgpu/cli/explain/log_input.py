@@ -22,7 +22,7 @@ from pytest_hetgpu.cli.explain.packed import (
     unpack_members,
 )
 from pytest_hetgpu.errors import UsageError
-from pytest_hetgpu.store.input_files import NotPlainFile, open_input
+from pytest_hetgpu.store.files import NotPlainFile, open_input
 from pytest_hetgpu.store.text import printable
 
 STDIN = "-"

@@ -19,14 +19,13 @@ from pytest_hetgpu.extensions.runtimes.traits.leftovers import Location
 from pytest_hetgpu.model.job import ConnectionInfo
 
 _EXIT_TIMEOUT = 5.0  # seconds for a watchdog to end that is no longer needed
-_RESTART_PAUSE = 1.0  # seconds; whoever kills the watchdog may be about to kill this process, too
 _MOST_RESTARTS = 100
 
 
 class LedgerTracker(ResourceTracker):
     """A tracker that opens the ledger and starts the watchdog before the first resource is made.
 
-    A thread waits for the watchdog. One that is killed is started again.
+    `keep` starts a watchdog that was killed again.
     """
 
     def __init__(self, owner: Owner, shared: str = "") -> None:
@@ -36,7 +35,6 @@ class LedgerTracker(ResourceTracker):
         self._lock = threading.Lock()
         self._path: Path | None = None
         self._watchdog: subprocess.Popen[bytes] | None = None
-        self._over = threading.Event()
         self.restarts = 0
         self._open: dict[int, Location] = {}
         self._count = 0
@@ -65,7 +63,6 @@ class LedgerTracker(ResourceTracker):
         if tracker() is self:
             use_tracker(ResourceTracker())
             _Current.tracker = None
-        self._over.set()
         with self._lock:
             watchdog, self._watchdog = self._watchdog, None
             if watchdog is None or self._path is None:
@@ -96,9 +93,7 @@ class LedgerTracker(ResourceTracker):
             try:
                 self._write(ledger.opened(self._count, location))
                 if self._watchdog is None:
-                    self._over.clear()
                     self._watchdog = self._start_watchdog()
-                    threading.Thread(target=self._keep_watchdog, name="hetgpu-watchdog", daemon=True).start()
             except (OSError, UsageError) as error:
                 self._fail(error)
             return self._count
@@ -107,24 +102,20 @@ class LedgerTracker(ResourceTracker):
         left = "its processes and containers stay until `hetgpu clean`"
         self.trouble = f"no watchdog ({error}): if this run is killed, {left}"
 
-    def _keep_watchdog(self) -> None:
-        """Start the watchdog again whenever it is killed, until this tracker is closed."""
-        while (watchdog := self._watchdog) is not None and self.restarts < _MOST_RESTARTS:
-            watchdog.wait()
-            if self._over.wait(_RESTART_PAUSE):
+    def keep(self) -> None:
+        """Start the watchdog again if it was killed. Any thread may call it."""
+        with self._lock:
+            watchdog = self._watchdog
+            if watchdog is None or watchdog.poll() is None or self.restarts == _MOST_RESTARTS:
                 return
-            with self._lock:
-                if self._watchdog is not watchdog:
-                    return
-                assert watchdog.stdin is not None
-                with suppress(OSError):
-                    watchdog.stdin.close()
-                self.restarts += 1
-                try:
-                    self._watchdog = self._start_watchdog()
-                except OSError as error:
-                    self._fail(error)
-                    return
+            self.restarts += 1
+            assert watchdog.stdin is not None
+            with suppress(OSError):
+                watchdog.stdin.close()
+            try:
+                self._watchdog = self._start_watchdog()
+            except OSError as error:
+                self._fail(error)
 
     def _close_location(self, number: int) -> None:
         with self._lock:

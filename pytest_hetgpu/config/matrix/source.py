@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 from pytest_hetgpu.model.messages import known, show
-from pytest_hetgpu.store.input_files import open_input
+from pytest_hetgpu.store.files import open_input
 
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 32

@@ -20,7 +20,7 @@ from pytest_hetgpu.extensions.registry import shipped
 from pytest_hetgpu.extensions.runtimes.lookup import runtime_of
 from pytest_hetgpu.planning.matrix_set import MatrixSet
 from pytest_hetgpu.store.encode import to_json
-from pytest_hetgpu.store.input_files import read_input
+from pytest_hetgpu.store.files import read_input
 from pytest_hetgpu.store.redaction.redact import redact_json
 from pytest_hetgpu.store.redaction.rules import REDACTED, is_secret_name
 

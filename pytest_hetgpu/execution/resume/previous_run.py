@@ -14,8 +14,7 @@ from pytest_hetgpu.model.messages import known
 from pytest_hetgpu.store import writer_lock
 from pytest_hetgpu.store.cells import RunRecord, read_run
 from pytest_hetgpu.store.events import SCHEMA
-from pytest_hetgpu.store.files import refuse_links
-from pytest_hetgpu.store.input_files import read_input
+from pytest_hetgpu.store.files import read_input, refuse_links
 from pytest_hetgpu.store.journal import Journal
 
 LATEST = "latest"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_hetgpu.store.input_files import NotPlainFile, open_input, read_input
+from pytest_hetgpu.store.files import NotPlainFile, open_input, read_input
 
 
 def test_a_file_is_read(tmp_path: Path) -> None:
