@@ -24,6 +24,7 @@ from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.planning.matrix_set import MatrixSet
 from pytest_hetgpu.planning.references import Thresholds, metric_of
 from pytest_hetgpu.store.events import MatrixFile
+from pytest_hetgpu.store.files import open_input
 from pytest_hetgpu.store.folder import HISTORY
 from pytest_hetgpu.store.run_summary import CellSummary, RunSummary, benchmark_program
 
@@ -187,7 +188,7 @@ def select_baseline(
 
 def _is_history(path: Path) -> bool:
     try:
-        with path.open("rb") as file:
+        with open_input(path) as file:
             return file.read(15) == b"SQLite format 3"
     except (OSError, ValueError):
         return False

@@ -10,6 +10,7 @@ from pytest_hetgpu.analysis.boundary.of_run import with_left_out
 from pytest_hetgpu.reporting.boundary import boundaries
 from pytest_hetgpu.reporting.boundary_lines import boundary_lines
 from pytest_hetgpu.store.cells import read_run
+from pytest_hetgpu.store.files import refuse_links
 from pytest_hetgpu.store.folder import RunFolder
 
 _NAME = 11
@@ -17,6 +18,8 @@ _NAME = 11
 
 def boundary(folders: Sequence[Path]) -> Iterator[str]:
     """Yield the lines that the command prints. Raise UsageError for a folder of no run."""
+    for folder in folders:
+        refuse_links(folder)
     records = {folder: read_run(folder) for folder in folders}
     runs = {folder: with_left_out(record) for folder, record in records.items()}
     trials = [one for record in records.values() for one in record.tried]

@@ -22,6 +22,7 @@ from pytest_hetgpu.errors import HetgpuError, UsageError
 from pytest_hetgpu.extensions.runtimes.lookup import mistakes_of, runtimes
 from pytest_hetgpu.extensions.runtimes.traits.leftovers import Location
 from pytest_hetgpu.model.job import ConnectionInfo
+from pytest_hetgpu.store.text import printable_json
 
 EXIT_LEFTOVERS = 1
 
@@ -245,4 +246,4 @@ def _print_json(dead: Iterable[FoundResource], kept: Iterable[str], trouble: Ite
         }
         for one in dead
     ]
-    print_line(json.dumps({"left": things, "kept": list(kept), "trouble": list(trouble)}))
+    print_line(printable_json(json.dumps({"left": things, "kept": list(kept), "trouble": list(trouble)})))

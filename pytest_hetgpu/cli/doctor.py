@@ -30,7 +30,7 @@ from pytest_hetgpu.model.facts import Environment, Fact, FactState
 from pytest_hetgpu.model.job import Hardware, Stack
 from pytest_hetgpu.planning.matrix_set import MatrixSet, RunInputs
 from pytest_hetgpu.store.redaction.redact import redact
-from pytest_hetgpu.store.text import clean
+from pytest_hetgpu.store.text import clean, printable_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +264,7 @@ def to_json(diagnoses: Sequence[Diagnosis], inventory: Inventory | None = None) 
         whole["inventory"] = inventory_json(inventory)
     if theirs := list(extension_lines()):
         whole["extensions"] = theirs
-    return json.dumps(whole, indent=1)
+    return printable_json(json.dumps(whole, indent=1))
 
 
 def run(given: str | None, as_json: bool, print_line: Callable[[str], None], only_list: bool = False) -> int:

@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TextIO
 
 from pytest_hetgpu._version import __version__
 from pytest_hetgpu.errors import HetgpuError
@@ -40,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except HetgpuError as error:
         from pytest_hetgpu.cli.explain.format import display_line
 
-        print("ERROR: " + "\n".join(map(display_line, str(error).split("\n"))), file=sys.stderr)
+        _print("ERROR: " + "\n".join(map(display_line, str(error).split("\n"))), sys.stderr)
         return EXIT_USAGE
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
@@ -227,18 +228,17 @@ def _explain(parsed: argparse.Namespace) -> int:
     from pytest_hetgpu.cli.explain.command import run
 
     files = {"added": parsed.knowledge, "signatures": parsed.signatures}
-    return run(parsed.logs, json=parsed.json, print_line=print, **files)
+    return run(parsed.logs, json=parsed.json, print_line=_print, **files)
 
 
 def _report(parsed: argparse.Namespace) -> int:
     from pytest_hetgpu.cli.report import rejudge
     from pytest_hetgpu.store.history_place import parse_place
-    from pytest_hetgpu.store.text import escape_controls
 
     history = parse_place(parsed.history, "--history") if parsed.history else None
     how = {"signatures": parsed.signatures, "anonymous": parsed.anonymise}
     for line in rejudge(parsed.folder, parsed.knowledge, history, **how):
-        print(escape_controls(line))
+        _print(line)
     return 0
 
 
@@ -246,20 +246,19 @@ def _bundle(parsed: argparse.Namespace) -> int:
     from pytest_hetgpu.reporting.upstream.bundle import write_bundle
 
     made = write_bundle(parsed.folder, parsed.wanted, parsed.output)
-    print(made.title)
+    _print(made.title)
     for path in made.files:
-        print(f"  {path}  ({path.stat().st_size / 1e6:.2f} MB)")
+        _print(f"  {path}  ({path.stat().st_size / 1e6:.2f} MB)")
     if made.project.tracker:
-        print(f"issue.md in it is in the form of {made.project.name}: {made.project.tracker}")
+        _print(f"issue.md in it is in the form of {made.project.name}: {made.project.tracker}")
     return 0
 
 
 def _boundary(parsed: argparse.Namespace) -> int:
     from pytest_hetgpu.cli.boundary import boundary
-    from pytest_hetgpu.store.text import escape_controls
 
     for line in boundary(parsed.folders):
-        print(escape_controls(line))
+        _print(line)
     return 0
 
 
@@ -267,14 +266,13 @@ def _compare(parsed: argparse.Namespace) -> int:
     from pytest_hetgpu.cli.compare import CompareOptions, run, run_places
 
     where = run_places(parsed.reports, parsed.history, os.environ)
-    return run(parsed.before, parsed.after, where, CompareOptions(parsed.tolerance, parsed.common, parsed.json), print)
+    return run(parsed.before, parsed.after, where, CompareOptions(parsed.tolerance, parsed.common, parsed.json), _print)
 
 
 def _merge(parsed: argparse.Namespace) -> int:
     from pytest_hetgpu.cli.merge import MergeOptions, run
-    from pytest_hetgpu.store.text import escape_controls
 
-    return run(parsed.runs, MergeOptions(parsed.output, parsed.force), lambda line: print(escape_controls(line)))
+    return run(parsed.runs, MergeOptions(parsed.output, parsed.force), _print)
 
 
 def _history(parsed: argparse.Namespace) -> int:
@@ -282,7 +280,7 @@ def _history(parsed: argparse.Namespace) -> int:
     from pytest_hetgpu.cli.history import HistoryOptions, run
 
     where = run_places(parsed.reports, parsed.history, os.environ)
-    return run(where.history, HistoryOptions(parsed.last, parsed.html), print)
+    return run(where.history, HistoryOptions(parsed.last, parsed.html), _print)
 
 
 def _init(parsed: argparse.Namespace) -> int:
@@ -290,13 +288,13 @@ def _init(parsed: argparse.Namespace) -> int:
 
     options = InitOptions(parsed.folder, parsed.program, parsed.hosts, parsed.yes, parsed.force)
     asking = sys.stdin.isatty() and sys.stdout.isatty()
-    return run(options, print, input if asking else None)
+    return run(options, _print, input if asking else None)
 
 
 def _doctor(parsed: argparse.Namespace) -> int:
     from pytest_hetgpu.cli.doctor import run
 
-    return run(parsed.inventory, parsed.json, print, parsed.list)
+    return run(parsed.inventory, parsed.json, _print, parsed.list)
 
 
 def _clean(parsed: argparse.Namespace) -> int:
@@ -307,7 +305,7 @@ def _clean(parsed: argparse.Namespace) -> int:
         parsed.yes, parsed.json, *places, parsed.all_users, parsed.elsewhere, parsed.forget, tuple(parsed.runs)
     )
     asking = sys.stdin.isatty() and sys.stdout.isatty() and not parsed.json
-    return run(options, print, lambda line: print(line, file=sys.stderr), input if asking else None)
+    return run(options, _print, lambda line: _print(line, sys.stderr), input if asking else None)
 
 
 def _completion(parsed: argparse.Namespace) -> int:
@@ -323,17 +321,18 @@ def _comment(parsed: argparse.Namespace) -> int:
     options = PublishOptions(
         parsed.forge, parsed.repository, parsed.number, parsed.link, name=parsed.name, send=parsed.send
     )
-    return comment(parsed.folder, options, os.environ, _print_escaped)
+    return comment(parsed.folder, options, os.environ, _print)
 
 
 def _issues(parsed: argparse.Namespace) -> int:
     from pytest_hetgpu.cli.publish.command import PublishOptions, issues
 
     options = PublishOptions(parsed.forge, parsed.repository, link=parsed.link, most=parsed.most, send=parsed.send)
-    return issues(parsed.folder, options, os.environ, _print_escaped)
+    return issues(parsed.folder, options, os.environ, _print)
 
 
-def _print_escaped(text: str) -> None:
-    from pytest_hetgpu.store.text import escape_controls
+def _print(text: str, stream: TextIO | None = None) -> None:
+    """Print lines of a command. All of them pass here, but for schemas and scripts."""
+    from pytest_hetgpu.store.text import printable
 
-    print(escape_controls(text))
+    print(printable(text), file=stream)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 import os
 import shlex
 from collections.abc import Callable, Iterator, Sequence
@@ -17,6 +16,7 @@ from pytest_hetgpu.config.inventory.file import read as read_inventory
 from pytest_hetgpu.config.inventory.sources import spec_of
 from pytest_hetgpu.config.known_failures.entries import KnownFailures
 from pytest_hetgpu.config.known_failures.load import known_failures
+from pytest_hetgpu.config.matrix.reader import read as read_matrix
 from pytest_hetgpu.config.signature_rules.load import signature_rules
 from pytest_hetgpu.errors import HetgpuError, UsageError
 from pytest_hetgpu.execution.remeasure import launches
@@ -24,7 +24,7 @@ from pytest_hetgpu.execution.retry.policy import settled
 from pytest_hetgpu.execution.retry.state import saved_attempts
 from pytest_hetgpu.extensions.signatures.engine.match_rule import MatchRule
 from pytest_hetgpu.model.outcome import Outcome, RunResult
-from pytest_hetgpu.planning.matrix_set import MatrixSet
+from pytest_hetgpu.planning.matrix_set import find_matrix, settings_of
 from pytest_hetgpu.reporting.messages import rerun_argv
 from pytest_hetgpu.reporting.report import build
 from pytest_hetgpu.store import writer_lock
@@ -132,8 +132,8 @@ def _register_run_secrets(sessions: Sequence[SessionStarted]) -> None:
     files = [Path(session.folder, matrix.file) for session in sessions for matrix in session.matrices]
     for file in dict.fromkeys(files):
         with suppress(HetgpuError, OSError):
-            suite = MatrixSet.load([file], file.parent, timeout=math.inf, environ=os.environ)
-            register_secrets({}, *suite.settings())
+            matrix = read_matrix(find_matrix(file, file.parent), os.environ)
+            register_secrets({}, *settings_of(matrix))
     given = [(session.folder, text) for session in sessions for text in _values(_options(session), _INVENTORY)]
     for folder, text in dict.fromkeys(given):
         with suppress(HetgpuError, OSError):

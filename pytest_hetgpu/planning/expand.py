@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -17,18 +18,21 @@ from pytest_hetgpu.model.job import Exclusion, Expectation, Scenario
 from pytest_hetgpu.model.thresholds import PerformanceReference
 
 LONGEST_ID = 120
+MOST_CELLS = 100_000
 
 Cell = tuple[str, ...]
 Cells = dict[Cell, Exclusion | None]
 
 
-def expand(matrix: Matrix) -> list[Scenario]:
-    """Expand a matrix into its cells in file order, excluded ones included.
+def expand(matrix: Matrix, most: float = MOST_CELLS) -> list[Scenario]:
+    """Expand a matrix into its cells in file order, excluded ones included. There may be at most `most` cells.
 
-    Raises MatrixError: two cells of one id, a rule that matches nothing, values that disagree, nothing left to run.
+    Raises MatrixError: too many cells, before they are made; two cells of one id, a rule that matches nothing, values
+    that disagree, nothing left to run.
     """
     diagnostics = Diagnostics(matrix.file)
-    cells = _cells(matrix, diagnostics)
+    _check_size(matrix, most)
+    cells = _cells(matrix, diagnostics, most)
     expected = _expectations(matrix, cells, diagnostics)
     ids = _ids(matrix, cells, diagnostics)
     check_settings(matrix, [cell for cell, exclusion in cells.items() if exclusion is None], diagnostics)
@@ -74,12 +78,39 @@ def cell_id(values: Sequence[str]) -> str:
     return f"{name[: LONGEST_ID - 9]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
-def _cells(matrix: Matrix, diagnostics: Diagnostics) -> Cells:
-    """Return every cell with its exclusion. Includes apply after excludes, so an include is an exception to them."""
+def _check_size(matrix: Matrix, most: float) -> None:
+    """Raise MatrixError if the axes, or the values that an include names, make more than `most` cells."""
+    diagnostics = Diagnostics(matrix.file)
+    axes = {axis.name: len(axis.values) for axis in matrix.axes}
+    if math.prod(axes.values()) > most:
+        diagnostics.add(None, f"its axes make {_too_many(axes, most)}")
+    for rule in matrix.include:
+        named = {axis: len(accepted) for axis, accepted in _accepted(matrix, rule).items()}
+        if math.prod(named.values()) > most:
+            diagnostics.add(rule.origin.line, f"this include names {_too_many(named, most)}")
+    if diagnostics:
+        raise MatrixError(diagnostics.listed())
+
+
+def _too_many(lengths: Mapping[str, int], most: float) -> str:
+    product = " x ".join(f"{length} {axis}" for axis, length in lengths.items() if length > 1)
+    return f"{math.prod(lengths.values()):,} cells; {_limit(most)} ({product})"
+
+
+def _limit(most: float) -> str:
+    advice = "give the axes fewer values, split the matrix, or raise the limit with --hetgpu-max-cells N"
+    return f"at most {most:,} are allowed here: {advice}"
+
+
+def _cells(matrix: Matrix, diagnostics: Diagnostics, most: float = math.inf) -> Cells:
+    """Return every cell with its exclusion. Includes apply after excludes, so an include is an exception to them.
+
+    Raises MatrixError for more than `most` cells.
+    """
     axes = [[value.name for value in axis.values] for axis in matrix.axes]
     cells: Cells = dict.fromkeys(itertools.product(*axes))
     for rule in matrix.exclude:
-        hits = [cell for cell in _combinations(matrix, rule) if cell in cells]
+        hits = _matching(matrix, rule, cells)
         if not hits:
             diagnostics.add(rule.origin.line, "this exclude matches no cell")
         for cell in hits:
@@ -90,6 +121,9 @@ def _cells(matrix: Matrix, diagnostics: Diagnostics) -> Cells:
         if not added:
             diagnostics.add(rule.origin.line, "this include adds no cell: every one it names is in the matrix already")
         cells.update(dict.fromkeys(added))
+        if len(cells) > most:
+            diagnostics.add(rule.origin.line, f"there are {len(cells):,} cells with this include; {_limit(most)}")
+            raise MatrixError(diagnostics.listed())
     if None not in cells.values():
         diagnostics.add(matrix.exclude[0].origin.line, f"nothing to run: all {len(cells)} cells are excluded")
     return cells
@@ -107,14 +141,28 @@ def included(matrix: Matrix) -> frozenset[Cell]:
 
 def _combinations(matrix: Matrix, rule: Rule) -> Iterator[Cell]:
     """Return every combination of values that a rule names, whether or not it is a cell."""
-    return itertools.product(*(rule.where.get(axis.name) or matrix.names(axis.name) for axis in matrix.axes))
+    return itertools.product(*_accepted(matrix, rule).values())
+
+
+def _accepted(matrix: Matrix, rule: Rule) -> Mapping[str, Sequence[str]]:
+    """Return the values of each axis that a rule accepts, those off the axis too."""
+    return {axis.name: rule.where.get(axis.name) or matrix.names(axis.name) for axis in matrix.axes}
+
+
+def _matching(matrix: Matrix, rule: Rule, cells: Cells) -> list[Cell]:
+    """Return the cells that a rule matches. It may name far more combinations than there are cells."""
+    accepted = _accepted(matrix, rule)
+    if math.prod(map(len, accepted.values())) <= len(cells):
+        return [cell for cell in _combinations(matrix, rule) if cell in cells]
+    wanted = [frozenset(names) for names in accepted.values()]
+    return [cell for cell in cells if all(value in names for value, names in zip(cell, wanted, strict=True))]
 
 
 def _expectations(matrix: Matrix, cells: Cells, diagnostics: Diagnostics) -> Mapping[Cell, tuple[Expectation, ...]]:
     """Return the expectations of each cell that has any, in file order."""
     found: dict[Cell, tuple[Expectation, ...]] = {}
     for rule in matrix.expect:
-        hits = [cell for cell in _combinations(matrix, rule) if cell in cells and cells[cell] is None]
+        hits = [cell for cell in _matching(matrix, rule, cells) if cells[cell] is None]
         if not hits:
             diagnostics.add(rule.origin.line, "this expect matches no cell that is run")
         for cell in hits:

@@ -26,7 +26,7 @@ from pytest_hetgpu.model.interfaces import Network
 from pytest_hetgpu.model.job import Image, Job, Scenario, Stack
 from pytest_hetgpu.model.messages import known
 from pytest_hetgpu.model.sizes import ordinal
-from pytest_hetgpu.planning.expand import expand
+from pytest_hetgpu.planning.expand import MOST_CELLS, expand
 from pytest_hetgpu.planning.placement import DiscoveredNode, SiteFacts
 from pytest_hetgpu.planning.plan import plan
 
@@ -58,13 +58,25 @@ def _matrices(folder: Path) -> list[str]:
         return []
 
 
+def settings_of(matrix: Matrix) -> Iterator[object]:
+    """Yield settings of a matrix that may hold secrets, as plain data: of hardware, axis values, builds."""
+    for hardware in matrix.hardware.values():
+        yield from (dict(hardware.env), dict(hardware.build_args), plain(hardware.settings))
+    values = (value for axis in matrix.axes for value in axis.values)
+    yield from (one.raw for one in (*values, *matrix.extra.values(), *matrix.transports.values()))
+
+
 @dataclass(frozen=True, slots=True)
 class RunInputs:
-    """The inputs of a run besides its matrices: the inventory (a file or `KIND:PATH`), known failures and rules."""
+    """The inputs of a run besides its matrices: the inventory (a file or `KIND:PATH`), known failures and rules.
+
+    The matrices may have `most_cells` together.
+    """
 
     inventory: str | Path | None = None
     known_failures: tuple[Path, ...] = ()
     signatures: tuple[Path, ...] = ()
+    most_cells: float = MOST_CELLS
 
 
 @dataclass(frozen=True)
@@ -109,7 +121,8 @@ class MatrixSet:
         for file in dict.fromkeys(find_matrix(path, root) for path in files):
             try:
                 matrix = read(file, environ, partial(known_failures, inputs.known_failures))
-                expanded.append((matrix, expand(matrix)))
+                left = inputs.most_cells - sum(len(cells) for _, cells in expanded)
+                expanded.append((matrix, expand(matrix, left)))
             except MatrixError as error:
                 errors += error.errors
                 continue
@@ -147,10 +160,7 @@ class MatrixSet:
     def settings(self) -> Iterator[object]:
         """Yield settings that may hold secrets, as plain data: of hardware, axis values, builds, the inventory."""
         for matrix in self.matrices.values():
-            for hardware in matrix.hardware.values():
-                yield from (dict(hardware.env), dict(hardware.build_args), plain(hardware.settings))
-            values = (value for axis in matrix.axes for value in axis.values)
-            yield from (one.raw for one in (*values, *matrix.extra.values(), *matrix.transports.values()))
+            yield from settings_of(matrix)
         yield from self.inventory.settings()
 
     def words(self, taken: Collection[str]) -> Iterator[str]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+from xml.etree import ElementTree
 
 import junitparser
 from junitparser import Error, Failure, Skipped, TestCase, xunit2
@@ -90,9 +91,18 @@ def _render_within(record: RunRecord, writer: _CaseWriter) -> bytes:
             suite.append(writer.case(cell))
         root.append(suite)
     root.update_statistics()
+    _clean(root._elem)  # noqa: SLF001 - junitparser names its elements one kind at a time
     out = io.BytesIO()
     root.write(out)
     return out.getvalue()
+
+
+def _clean(root: ElementTree.Element) -> None:
+    """Remove from all texts and attributes what XML cannot hold. Names of facts and properties are free text, too."""
+    for element in root.iter():
+        element.text = element.text and clean(element.text)
+        for name, value in element.attrib.items():
+            element.attrib[name] = clean(value)
 
 
 def _host(record: RunRecord, matrix: str) -> str:
@@ -163,7 +173,7 @@ def _axis(cell: CellRecord, name: str) -> str:
 def _properties(cell: CellRecord, condition: Summary | None, *, measured: bool) -> Any:
     outcome = cell.outcome if measured else replace(cell.outcome, measurements=())
     properties = _xml.Properties()
-    for name, value in to_properties(outcome, label=clean(cell.label), matrix=clean(cell.matrix)):
+    for name, value in to_properties(outcome, label=cell.label, matrix=cell.matrix):
         properties.append(_xml.Property(name, str(value)))
     if condition is not None:
         from pytest_hetgpu.analysis.boundary.words import where

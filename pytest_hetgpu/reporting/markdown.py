@@ -324,7 +324,7 @@ def _legend(record: RunRecord) -> Iterator[str]:
     )
     if record.unread:
         counts = ", ".join(f"{count} {reason}" for reason, count in sorted(record.unread.items()))
-        yield f"Lines of the journal that could not be read: {counts}."
+        yield f"Lines of the journal that could not be read: {counts}. Cells may be missing here."
 
 
 def _missing_logs(labels: Sequence[str]) -> Iterator[str]:

@@ -19,7 +19,7 @@ from pytest_hetgpu.planning.matrix_set import MatrixSet
 from pytest_hetgpu.reporting.cell_text import describe_debug_rerun, known_failure_lines
 from pytest_hetgpu.store.properties import attempt_lines
 from pytest_hetgpu.store.redaction.redact import redact, redact_argv
-from pytest_hetgpu.store.text import clean, display_path
+from pytest_hetgpu.store.text import clean, display_path, without_commands
 
 if TYPE_CHECKING:
     from pytest_hetgpu.model.outcome import Finding, Outcome
@@ -74,7 +74,8 @@ def failure_text(job: Job, outcome: Outcome, log: str, once_more: str) -> str:
     lines += [f"  preflight: {concern}" for concern in outcome.concerns]
     lines += [f"  note: {note}" for note in outcome.notes]
     lines += [f"  command: {shlex.join(redact_argv(job.command.argv))}", f"  log:     {log}", f"  again:   {once_more}"]
-    return redact("\n".join(map(clean, lines)))
+    # A line of a log may hold carriage returns, which begin a line here.
+    return without_commands(redact("\n".join(clean(line).replace("\n", "\n  ") for line in lines)))
 
 
 def describe_unwritten_reports(run: Path, error: Exception) -> str:

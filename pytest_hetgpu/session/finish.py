@@ -27,8 +27,8 @@ UNREPORTED = 3
 NOTHING_RAN = 10
 
 
-def end(run: RunContext, live: TerminalReporter | None, code: int) -> int:
-    """End a session, whose exit code is `code` so far, and return its exit code.
+def end(run: RunContext, live: TerminalReporter | None, code: int, lost: str = "") -> int:
+    """End a session, whose exit code is `code` so far, and return its exit code. `lost` is a loss that a worker met.
 
     The process with the terminal has a `live` reporter, and builds the reports even after a KeyboardInterrupt. A
     report that cannot be written is named, and the exit code is not 0.
@@ -40,7 +40,7 @@ def end(run: RunContext, live: TerminalReporter | None, code: int) -> int:
     finally:
         if live is not None:
             with signals.deferred():
-                code, reports = _end(run, live, code)
+                code, reports = _end(run, live, code, run.journal.lost or lost)
             if reports:  # signals end hooks as usual: they may wait for a server that does not answer
                 added, failed = hooks.report_lines(live.config, reports)
                 live.add_lines(added)
@@ -48,9 +48,9 @@ def end(run: RunContext, live: TerminalReporter | None, code: int) -> int:
     return code
 
 
-def _end(run: RunContext, live: TerminalReporter, code: int) -> tuple[int, Path | None]:
+def _end(run: RunContext, live: TerminalReporter, code: int, lost: str) -> tuple[int, Path | None]:
     """Build the reports, and hand their lines to the terminal. Return the exit code, and the folder of the reports."""
-    lost, folder = run.journal.lost, run.folder
+    folder = run.folder
     if lost:
         code, folder = UNREPORTED, RunFolder(run.journal.folder)
         live.move(folder.path, f"error: {lost}")
@@ -74,6 +74,8 @@ def report(run: RunContext, folder: RunFolder) -> list[str]:
     if run.options.anonymise:
         anonymity.mark_anonymous(folder.path)
     trouble = [run.guard.trouble] if run.guard.trouble else []
+    if run.guard.restarts:
+        trouble.append(f"the watchdog of this run was killed, and started again ({run.guard.restarts} x)")
     record = build(folder.path, partial(failure_text.again, run), trouble, history=run.options.history)
     trouble += filter(None, [describe_private_logs(folder)])
     # The folder of a history that was renamed, or deleted, with the run is not made again.

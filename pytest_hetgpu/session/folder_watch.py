@@ -1,4 +1,4 @@
-"""A check every second that the run's folder is in its place. If it is lost, the running cell is stopped at once."""
+"""A check every second of the run's folder and journal. If either is lost, the running cell is stopped at once."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -19,14 +19,15 @@ EVERY = 1.0  # seconds
 class FolderWatch:
     """Hooks of the watch, in each process that writes a journal. The one with the terminal (`speaks`) prints a line.
 
-    A cell is stopped as by SIGTERM, if GracefulShutdown handles that signal.
+    A cell is stopped as by SIGTERM, if GracefulShutdown handles that signal. `keep` starts a killed watchdog again.
     """
 
     NAME = "hetgpu-folder-watch"
 
-    def __init__(self, config: Any, journal: Journal, *, speaks: bool) -> None:
+    def __init__(self, config: Any, journal: Journal, keep: Callable[[], None], *, speaks: bool) -> None:
         self._config = config
         self._journal = journal
+        self._keep = keep
         self._output = _uncaptured() if speaks else None
         self._in_cell = False
         self._lock = threading.Lock()
@@ -59,6 +60,7 @@ class FolderWatch:
 
     def _work(self) -> None:
         while not self._over.wait(EVERY):
+            self._keep()
             with self._lock:
                 if not self._journal.is_lost():
                     continue
@@ -75,8 +77,10 @@ class FolderWatch:
             view.screen.pause()
         begun = "\n" if self._config.get_terminal_writer().width_of_current_line else ""
         with suppress(OSError):  # nobody reads it any more
-            gone = f"{self._journal.folder} is no longer there, so the run stops; its last lines name the results"
-            os.write(self._output, f"{begun}{gone}\n".encode())
+            folder = self._journal.folder
+            gone = f"the journal of {folder} was changed" if folder.is_dir() else f"{folder} is no longer there"
+            told = f"{gone}, so the run stops; its last lines name the results"
+            os.write(self._output, f"{begun}{told}\n".encode())
 
 
 def _uncaptured() -> int | None:

@@ -16,7 +16,7 @@ from pytest_hetgpu.model.job import Job, Scenario
 from pytest_hetgpu.model.outcome import Outcome
 from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.store.redaction.redact import redact
-from pytest_hetgpu.store.text import escape_controls, one_line
+from pytest_hetgpu.store.text import one_line, printable
 
 #: What a job is known by, and what is ready for it before the hook is called.
 _FIXED = ("matrix", "scenario", "label", "axes", "nodes", "launcher")
@@ -88,7 +88,7 @@ def report_lines(config: pytest.Config, run: Path) -> tuple[list[str], list[str]
     """Call `pytest_hetgpu_report`; return its lines for the summary, and one about an exception in it."""
     try:
         results = config.hook.pytest_hetgpu_report(config=config, run=run)
-        return [escape_controls(redact(line)) for result in results for line in _lines(result)], []
+        return [printable(redact(line)) for result in results for line in _lines(result)], []
     except _TROUBLE as error:
         return [], [f"{_of(config, 'pytest_hetgpu_report')}: {_words(error)}"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from pytest_hetgpu.session.redacted_reports import RedactedReports
 from pytest_hetgpu.session.session import Session
 from pytest_hetgpu.session.settings import FULL, OFF, OPTIONS, STACK, Settings
 from pytest_hetgpu.store.redaction.redact import clear_secrets, redact, register_secrets
+from pytest_hetgpu.store.text import without_commands
 
 if TYPE_CHECKING:
     from pytest_hetgpu.execution.context import Invocation
@@ -36,11 +38,11 @@ def open_session(config: pytest.Config, settings: Settings) -> Session:
     try:
         return _open_session(config, settings)
     except HetgpuError as error:
-        raise pytest.UsageError(redact(str(error))) from None
+        raise pytest.UsageError(without_commands(redact(str(error)))) from None
 
 
 def _open_session(config: pytest.Config, settings: Settings) -> Session:
-    inputs = RunInputs(settings.inventory, settings.knowledge, settings.signatures)
+    inputs = RunInputs(settings.inventory, settings.knowledge, settings.signatures, _most_cells(settings))
     suite = MatrixSet.load(
         settings.matrix, config.rootpath, timeout=settings.timeout, environ=os.environ, inputs=inputs
     )
@@ -53,6 +55,16 @@ def _open_session(config: pytest.Config, settings: Settings) -> Session:
     if not (settings.plan or config.option.collectonly):
         opened = _open_run(config, settings, suite, (cells, samples))
     return Session(config, settings, suite, CellTests(config, cells, marks, suite.matrices, opened))
+
+
+def _most_cells(settings: Settings) -> float:
+    """Return how many cells the matrices may have: a sample may come from more than are run."""
+    most = settings.max_cells if isinstance(settings.max_cells, int) else math.inf
+    if settings.strategy.partition("@")[0] == FULL:
+        return most
+    from pytest_hetgpu.planning.sampling import MOST_CELLS
+
+    return max(most, MOST_CELLS)
 
 
 _Selection = tuple["tuple[Scenario, ...]", "tuple[Sampled, ...]"]
@@ -96,7 +108,8 @@ def _open_run(config: pytest.Config, settings: Settings, suite: MatrixSet, selec
             settings.database.require_packages()
         opens = start.start if settings.resume is None else start.resume
         opened = opens(request, _invocation(config, settings, suite))
-    watch = FolderWatch(config, opened.runner.context.journal, speaks=worker is None)
+    context = opened.runner.context
+    watch = FolderWatch(config, context.journal, context.guard.keep, speaks=worker is None)
     config.pluginmanager.register(watch, FolderWatch.NAME)
     if worker is None:
         _show(config, settings, selection, opened)

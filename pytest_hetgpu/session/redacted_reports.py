@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable
 from typing import Any
 
 from pluggy import HookimplMarker
 
 from pytest_hetgpu.store.redaction.redact import redact
+from pytest_hetgpu.store.text import without_commands
 
 hookimpl = HookimplMarker("pytest")
 
 _TEXTS = ("longrepr", "sections", "user_properties", "wasxfail")
+_SHOWN = ("longrepr", "wasxfail")
 _DEEPEST = 12
 _PYTESTS = "_pytest."
 
@@ -63,10 +65,15 @@ def redact_report(report: Any) -> None:
     for name in _TEXTS:
         value = vars(report).get(name)
         if value:
-            setattr(report, name, _redacted(value, 0))
+            setattr(report, name, _redacted(value, 0, _shown if name in _SHOWN else redact))
 
 
-def _redacted(value: Any, depth: int) -> Any:
+def _shown(text: str) -> str:
+    """Return a text that pytest prints: it may quote a log."""
+    return without_commands(redact(text))
+
+
+def _redacted(value: Any, depth: int, redact: Callable[[str], str] = _shown) -> Any:
     """Return a text, or texts in lists, tuples and error representations of pytest, without secrets."""
     if isinstance(value, str):
         return redact(value)
@@ -76,19 +83,19 @@ def _redacted(value: Any, depth: int) -> Any:
         if value and all(isinstance(one, str) for one in value):
             value[:] = redact("\n".join(value)).split("\n")  # a key goes over several lines
         else:
-            value[:] = [_redacted(one, depth + 1) for one in value]
+            value[:] = [_redacted(one, depth + 1, redact) for one in value]
     elif type(value) is tuple:
-        value = tuple(_redacted(one, depth + 1) for one in value)
+        value = tuple(_redacted(one, depth + 1, redact) for one in value)
     elif hasattr(value, "toterminal"):
         if type(value).__module__.startswith(_PYTESTS):
-            _redact_members(value, vars(value), depth)
+            _redact_members(value, depth, redact)
         elif (said := redact(str(value))) != str(value):
             value = said
     return value
 
 
-def _redact_members(value: Any, names: Iterable[str], depth: int) -> None:
-    for name in list(names):
+def _redact_members(value: Any, depth: int, redact: Callable[[str], str]) -> None:
+    for name in list(vars(value)):
         if name not in ("style", "path"):
             # Some of pytest's representations are frozen dataclasses.
-            object.__setattr__(value, name, _redacted(getattr(value, name), depth + 1))
+            object.__setattr__(value, name, _redacted(getattr(value, name), depth + 1, redact))

@@ -18,7 +18,7 @@ from pytest_hetgpu.session.interrupted_cells import InterruptedCells
 from pytest_hetgpu.session.marks import cell_of
 from pytest_hetgpu.session.settings import FULL, STACK, Settings
 from pytest_hetgpu.store.redaction.redact import redact
-from pytest_hetgpu.store.text import escape_controls
+from pytest_hetgpu.store.text import printable
 
 if TYPE_CHECKING:
     from pytest_hetgpu.execution.context import RunContext
@@ -33,6 +33,8 @@ class Session:
         self.suite = suite
         self.tests = tests
         self.stop = signals.GracefulShutdown()
+        #: The loss of the run's folder, or of a journal, that a worker met.
+        self.lost = ""
 
     @property
     def context(self) -> RunContext | None:
@@ -54,6 +56,10 @@ class Session:
         sampled = self.settings.strategy != FULL or self.settings.bisect not in ("", STACK)
         node.workerinput["hetgpu_sample"] = [cell.label for cell in self.tests.cells] if sampled else []
         node.workerinput["hetgpu_options"] = list(run.options.typed) if run else []
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        self.lost = self.lost or getattr(node, "workeroutput", {}).get("hetgpu_lost", "")
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> object | None:
@@ -91,7 +97,7 @@ class Session:
         scenarios = [scenario for item in session.items if (scenario := cell_of(item))]
         writer = self.config.get_terminal_writer()
         for line in messages.plan_lines(self.suite, scenarios, partial(hooks.change_planned, self.config)):
-            writer.line(escape_controls(redact(line)))
+            writer.line(printable(redact(line)))
         return True
 
     @pytest.hookimpl(wrapper=True, trylast=True)
@@ -103,7 +109,9 @@ class Session:
             try:
                 if self.context is not None:
                     live = self.config.pluginmanager.get_plugin("hetgpu-live")
-                    session.exitstatus = end(self.context, live, session.exitstatus)
+                    session.exitstatus = end(self.context, live, session.exitstatus, self.lost)
+                    if self.is_worker:
+                        self.config.workeroutput["hetgpu_lost"] = self.context.journal.lost  # type: ignore[attr-defined]
             except KeyboardInterrupt:
                 session.exitstatus = pytest.ExitCode.INTERRUPTED
             finally:

@@ -179,6 +179,15 @@ OPTIONS = (
         "strategy",
     ),
     Option(
+        "max-cells",
+        "cells that the matrices may have, before any is made (default: 100000), or off",
+        "N",
+        "count",
+        same=True,
+        may_be_off=True,
+        least=1,
+    ),
+    Option(
         "bisect",
         "axis of sizes, numbers or versions along which to find where the outcome changes, or stack: the versions of a "
         "failed cell's MPI",
@@ -248,6 +257,7 @@ class Settings:
     output: int | Literal["off"] = 256 << 20
     debug_rerun: bool = False
     strategy: str = FULL
+    max_cells: int | Literal["off"] = 100_000
     bisect: str = ""
     controls: int | Literal["auto"] = 0
     remedies: bool = False

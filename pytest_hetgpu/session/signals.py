@@ -109,6 +109,6 @@ def running(run: Path, part: int) -> set[int]:
                     pids[cell] = int(event["pid"])
                 elif event["event"] in ("finished", "judged"):
                     pids.pop(cell, None)
-            except (ValueError, KeyError, TypeError):
+            except (ValueError, KeyError, TypeError, OverflowError):
                 continue
     return set(pids.values())

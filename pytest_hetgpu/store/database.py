@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from pytest_hetgpu.errors import HistoryError, NoHistory
 from pytest_hetgpu.store import history_schema
@@ -29,14 +29,28 @@ from pytest_hetgpu.store.files import READABLE, make_folder
 if TYPE_CHECKING:
     from pytest_hetgpu.store.history_place import HistoryPlace
 
+T = TypeVar("T")
+
 BUSY_TIMEOUT = 30.0
 """Seconds that a session waits for other writers."""
+SECONDS = 60.0
+"""The longest time of all queries of one read."""
+MOST_ROWS = 5_000_000
+"""Rows of one query."""
+LARGEST_VALUE = 64 << 20
+"""Bytes of one value, or of one row."""
+LARGEST_FILE = 4 << 30
+"""Bytes of a history that is copied."""
+_INSTRUCTIONS = 10_000  # of SQLite's machine between two looks at the clock: a millisecond
 _MESSAGES = (
     ("locked", "another process has been writing for too long"),
     ("unable to open", "it cannot be opened"),
     ("readonly", "it may not be written to"),
     ("is full", "the disk is full"),
+    ("interrupted", f"reading it takes longer than {SECONDS:g} s"),
+    ("too big", "it holds a value that is too large"),
 )
+_BESIDE = ("-journal", "-wal", "-shm")
 
 
 Row = Mapping[str, Any]
@@ -61,15 +75,37 @@ class _SqliteDatabase:
     db: sqlite3.Connection
 
     def rows(self, query: str, **values: object) -> Iterable[Row]:
-        return self.db.execute(query, values)
+        return _limit_rows(self.db.execute(query, values))
 
     def tuples(self, query: str, **values: object) -> Iterable[tuple[Any, ...]]:
         cursor = self.db.cursor()
         cursor.row_factory = None
-        return cursor.execute(query, values)
+        return _limit_rows(cursor.execute(query, values))
 
     def change(self, statement: str, *rows: Mapping[str, object]) -> None:
         self.db.executemany(statement, rows or ({},))
+
+
+def _distrust(db: sqlite3.Connection) -> None:
+    """Let nothing in the file's schema have an effect outside the file, and bound its values."""
+    db.execute("PRAGMA trusted_schema = OFF")
+    db.execute("PRAGMA cell_size_check = ON")
+    if hasattr(db, "setlimit"):  # from Python 3.11 on
+        db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LARGEST_VALUE)
+
+
+def _limit_time(db: sqlite3.Connection) -> None:
+    """Interrupt queries that take longer than `SECONDS` together."""
+    deadline = time.monotonic() + SECONDS
+    db.set_progress_handler(lambda: time.monotonic() > deadline, _INSTRUCTIONS)
+
+
+def _limit_rows(rows: Iterable[T]) -> Iterator[T]:
+    """Yield rows. Raises HistoryError for too many."""
+    for count, row in enumerate(rows):
+        if count >= MOST_ROWS:
+            raise HistoryError(f"the history holds more than {MOST_ROWS:,} rows of one kind; it is not read")
+        yield row
 
 
 class _DamagedFileError(Exception):
@@ -139,6 +175,7 @@ def _write_file(path: Path, change: Callable[[Database], object]) -> str:
 
 def _write(path: Path, change: Callable[[Database], object]) -> None:
     with _history_errors(path), closing(sqlite3.connect(path, timeout=BUSY_TIMEOUT, isolation_level=None)) as db:
+        _distrust(db)
         db.execute("PRAGMA foreign_keys = ON")
         db.row_factory = sqlite3.Row
         with db:
@@ -149,27 +186,41 @@ def _write(path: Path, change: Callable[[Database], object]) -> None:
 
 @contextmanager
 def _connect_file(path: Path) -> Iterator[Database]:
-    if not path.is_file():
-        raise NoHistory(f"there is no history {path}")
+    _check_files(path)
     try:
         # Not read-only: the next process to open the file rolls back the transaction of a killed writer.
         with (
             _history_errors(path),
             closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", timeout=BUSY_TIMEOUT, uri=True)) as db,
         ):
+            _distrust(db)
+            _limit_time(db)
             db.row_factory = sqlite3.Row
             db.text_factory = lambda data: data.decode("utf-8", "replace")
             with db:
                 if _version(db, path) < len(history_schema.MIGRATIONS):
                     db.execute("BEGIN IMMEDIATE")
                     _migrate(db, path)
+            db.execute("PRAGMA query_only = ON")
             yield _SqliteDatabase(db)
     except _DamagedFileError as damage:
         raise HistoryError(f"{path} is damaged ({damage})") from None
 
 
+def _check_files(path: Path) -> None:
+    """Raise NoHistory if there is no file, and HistoryError if it, or one that SQLite keeps beside it, is no file."""
+    for one in (path, *(path.with_name(path.name + suffix) for suffix in _BESIDE)):
+        if one.exists() and not one.is_file():
+            raise HistoryError(f"{one} is not a file")
+    if not path.is_file():
+        raise NoHistory(f"there is no history {path}")
+
+
 def snapshot(path: Path, copy: Path) -> None:
     """Copy the file, which is never changed, in a state between transactions. Raises HistoryError."""
+    _check_files(path)
+    if path.stat().st_size > LARGEST_FILE:
+        raise HistoryError(f"{path} has more than {LARGEST_FILE >> 30} GiB; it is not copied")
     try:
         with (
             _history_errors(path),
@@ -192,6 +243,7 @@ def _version(db: sqlite3.Connection, path: Path) -> int:
         raise HistoryError(
             f"{path} was written by a newer version (schema {version}, known: {known}); it is left alone"
         )
+    history_schema.check(db, path, version)
     return version
 
 
@@ -246,7 +298,7 @@ def _rename_damaged(path: Path) -> Path:
     aside = next(name for name in names if not name.exists())
     with _history_errors(path):
         path.rename(aside)
-        for suffix in ("-journal", "-wal", "-shm"):
+        for suffix in _BESIDE:
             with contextlib.suppress(FileNotFoundError):
                 path.with_name(path.name + suffix).rename(aside.with_name(aside.name + suffix))
     return aside

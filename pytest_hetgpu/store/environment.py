@@ -24,7 +24,7 @@ from typing import Any
 from pytest_hetgpu.model.bandwidth import LinkReport
 from pytest_hetgpu.model.facts import Environment, Fact, FactState, SkewRow, skew
 from pytest_hetgpu.store.encode import RecordError, from_json, to_json
-from pytest_hetgpu.store.files import PRIVATE, make_folder, write_atomically
+from pytest_hetgpu.store.files import PRIVATE, make_folder, read_input, write_atomically
 from pytest_hetgpu.store.folder import LONGEST_NAME
 from pytest_hetgpu.store.redaction.redact import redact_json
 
@@ -99,7 +99,7 @@ def write(run: Path, placement: PlacementFacts) -> Path:
 def read(path: Path) -> PlacementFacts:
     """Read a file that `write` stored. Raises RecordError, naming the file, if it cannot be read."""
     try:
-        data = json.loads(path.read_bytes())
+        data = json.loads(read_input(path))
         if data["schema"] > SCHEMA:
             raise RecordError(f"{path}: written by a newer version (schema {data['schema']}, known: {SCHEMA})")
         nodes = {str(name): _read_node(one) for name, one in data["nodes"].items()}

@@ -15,6 +15,7 @@ from pytest_hetgpu.store.events import EVENTS, SCHEMA, Event
 
 LONGEST_LINE = 16 * 1024 * 1024
 _LARGEST_NUMBER = 1e300
+_MOST_LINES = 1 << 40
 
 
 class LoggedEvent(NamedTuple):
@@ -32,7 +33,9 @@ class _UnreadableLineError(Exception):
 
 
 def read_events(journals: Path) -> tuple[list[LoggedEvent], Counter[str]]:
-    """Read the events in a folder of journals, and count the lines left out: `damaged`, or `newer` than this version.
+    """Read the events in a folder of journals, and count the lines left out.
+
+    A line is `damaged`, `newer` than this version, or `missing`: later lines of its writer have higher numbers.
 
     The order within one journal always holds. Between journals the part decides first, then the monotonic clock of the
     machine. Lines without that clock are sorted by the wall clock.
@@ -44,13 +47,18 @@ def read_events(journals: Path) -> tuple[list[LoggedEvent], Counter[str]]:
 
 def _read_journal(path: Path, unread: Counter[str]) -> Iterator[LoggedEvent]:
     latest: tuple[float, ...] = ()
+    due = 0  # the number of the next line
     try:
         for line in lines(path):
             try:
-                entry = _parse(line, path.stem)
+                entry, number = _parse(line, path.stem)
             except _UnreadableLineError as reason:
                 unread[str(reason)] += 1
+                due += 1
                 continue
+            if number > due:
+                unread["missing"] += number - due
+            due = max(due, number) + 1
             latest = max(latest, entry.order)
             yield entry._replace(order=latest)
     except OSError:
@@ -70,7 +78,8 @@ def lines(path: Path) -> Iterator[bytes]:
                 yield line
 
 
-def _parse(line: bytes, writer: str) -> LoggedEvent:
+def _parse(line: bytes, writer: str) -> tuple[LoggedEvent, int]:
+    """Return the event of a line, and its number among the lines of its writer; -1 if that is unknown."""
     try:
         data: Any = json.loads(line.decode("utf-8"))
     except (ValueError, RecursionError):
@@ -78,16 +87,20 @@ def _parse(line: bytes, writer: str) -> LoggedEvent:
     schema = data.get("schema") if isinstance(data, dict) else None
     if type(schema) is not int or schema < 1:
         raise _UnreadableLineError("damaged")
-    if schema > SCHEMA or data.get("event") not in EVENTS:
+    event = data.get("event")
+    if type(event) is not str:
+        raise _UnreadableLineError("damaged")
+    if schema > SCHEMA or event not in EVENTS:
         raise _UnreadableLineError("newer")
-    epoch, part = data.get("epoch"), data.get("part", 0)
+    epoch, part, number = data.get("epoch"), data.get("part", 0), data.get("order")
     clock = data.get("clock", epoch)
     if not (_is_number(epoch) and _is_number(clock) and type(part) is int):
         raise _UnreadableLineError("damaged")
     try:
-        return LoggedEvent(float(epoch), writer, from_json(EVENTS[data["event"]], data), part, (part, clock))
+        logged = LoggedEvent(float(epoch), writer, from_json(EVENTS[event], data), part, (part, clock))
     except RecordError:
         raise _UnreadableLineError("damaged") from None
+    return logged, number if type(number) is int and number < _MOST_LINES else -1
 
 
 def _is_number(value: object) -> bool:

@@ -1,18 +1,28 @@
-"""Creation of a run's files and folders: whatever the umask, only their owner may write to them.
+"""Files and folders: those of a run are created so that only their owner may write to them, whatever the umask.
 
 The umask decides who may read reports. Only the owner may read files with environments or output (`PRIVATE`).
+
+Files that a user names, or that come from another site, are opened here: plain files, and none that makes us wait.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 from pathlib import Path
+from typing import BinaryIO
 
 from pytest_hetgpu.errors import UsageError
 
 PRIVATE, READABLE, FOLDER, PRIVATE_FOLDER = 0o600, 0o644, 0o755, 0o700
+_KINDS = (
+    (stat.S_ISFIFO, "a named pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
 
 
 def make_folder(path: Path, below: Path | None = None) -> None:
@@ -58,3 +68,48 @@ def refuse_links(run: Path) -> None:
             if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
                 what = "a link" if stat.S_ISLNK(mode) else "no file"
                 raise UsageError(f"{path} is {what}: a run holds plain files only, and what is behind it is not read")
+
+
+class NotPlainFile(OSError):
+    """Something that is no file, like a named pipe; `strerror` names its kind."""
+
+    def __init__(self, what: str, path: Path) -> None:
+        super().__init__(errno.EINVAL, f"it is {what}, not a file", str(path))
+
+
+def open_input(path: Path) -> BinaryIO:
+    """Open a file for reading.
+
+    A pipe that a shell has opened for this process, as `<(command)`, is accepted, too. Raises OSError, and NotPlainFile
+    for other pipes, which may have no writer, and for devices, which may have no end.
+    """
+    _check(path, path.stat().st_mode)
+    # Without O_NONBLOCK, a named pipe that replaces the file meanwhile would wait for a writer.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    try:
+        _check(path, os.fstat(descriptor).st_mode)
+        os.set_blocking(descriptor, True)
+        return os.fdopen(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def read_input(path: Path) -> bytes:
+    """Read a whole file. Raises OSError as `open_input` does."""
+    with open_input(path) as file:
+        return file.read()
+
+
+def _check(path: Path, mode: int) -> None:
+    if stat.S_ISREG(mode) or (stat.S_ISFIFO(mode) and _is_inherited(path)):
+        return
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    raise NotPlainFile(next((words for is_kind, words in _KINDS if is_kind(mode)), "something else"), path)
+
+
+def _is_inherited(path: Path) -> bool:
+    """Return whether a path like /dev/fd/63 leads to a pipe without a name, of which a process has the other end."""
+    found = os.path.realpath(path)
+    return found.startswith("/proc/") and "/fd/pipe:[" in found

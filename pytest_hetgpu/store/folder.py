@@ -19,7 +19,7 @@ from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.model.job import Job
 from pytest_hetgpu.model.outcome import RunResult
 from pytest_hetgpu.store.encode import RecordError, from_json, to_json
-from pytest_hetgpu.store.files import FOLDER, PRIVATE, PRIVATE_FOLDER, make_folder, write_atomically
+from pytest_hetgpu.store.files import FOLDER, PRIVATE, PRIVATE_FOLDER, make_folder, read_input, write_atomically
 from pytest_hetgpu.store.redaction.log import contains_secrets, publish
 from pytest_hetgpu.store.redaction.redact import basis, redact_json
 
@@ -311,7 +311,7 @@ def update_latest(run: Path) -> None:
 
 def _load(path: Path) -> dict[str, Any]:
     try:
-        data = json.loads(path.read_bytes())
+        data = json.loads(read_input(path))
     except OSError as error:
         raise RecordError(f"{path}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:

@@ -27,7 +27,7 @@ from pytest_hetgpu.store import events, rescue, writer_lock
 from pytest_hetgpu.store.cells import CellRecord, RunRecord, read_run
 from pytest_hetgpu.store.encode import to_json
 from pytest_hetgpu.store.events import MatrixFile, journal_schema
-from pytest_hetgpu.store.files import make_folder
+from pytest_hetgpu.store.files import make_folder, read_input
 from pytest_hetgpu.store.redaction.redact import redact_json
 from pytest_hetgpu.store.reserved_space import ReservedSpace
 
@@ -42,6 +42,7 @@ __all__ = [
     "read_run",
 ]
 
+_CHECKED = 4 << 10  # bytes of the last line that are compared with the file
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
@@ -51,7 +52,7 @@ class JournalError(StorageError):
 
 def matrix_file(name: str, path: Path) -> MatrixFile:
     """Return a matrix file with the SHA-256 of its present contents. Raises OSError if it cannot be read."""
-    return MatrixFile(name, str(path), hashlib.sha256(path.read_bytes()).hexdigest())
+    return MatrixFile(name, str(path), hashlib.sha256(read_input(path)).hexdigest())
 
 
 class Journal:
@@ -62,7 +63,8 @@ class Journal:
     has one writer at a time; UsageError names the other one.
 
     Raises JournalError if the file cannot be created or written. Raises FolderLost, once per loss, if the run's folder
-    was renamed or deleted. Then `folder` is its new place, `lost` describes the loss, and the journal continues there.
+    was renamed or deleted, or if another program changed the journal. Then `folder` is its new place, `lost` describes
+    the loss, and the journal continues there.
     """
 
     def __init__(self, folder: Path, writer: str, part: int = 0, *, sole: bool = False) -> None:
@@ -79,6 +81,8 @@ class Journal:
             self._fd = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
             writer_lock.acquire(self._fd, self.path, sole=sole)
             self._order, self._torn = _count_lines(self.path)
+            # The size after the last line, and the end of that line: one value, as two threads use it.
+            self._written = (os.fstat(self._fd).st_size, b"")
         except OSError as error:
             raise JournalError(f"journal {self.path}: cannot be opened ({error.strerror})") from error
         self._reserved = ReservedSpace(self.path)
@@ -165,10 +169,13 @@ class Journal:
         self._append(event, durable=True)
 
     def check(self) -> None:
-        """Raise FolderLost if the run's folder is no longer at its path."""
+        """Raise FolderLost if the run's folder is no longer at its path, or if another program changed the journal."""
         with self._lock:
             if not self._is_lost():
                 return
+            if not rescue.is_lost(self._fd, self.path):
+                self._accept_change()
+                raise rescue.FolderLost(self.lost)
             home = rescue.relocate(self._fd, self.path)
             if home.fd != self._fd:
                 writer_lock.acquire(home.fd, home.path, sole=False)
@@ -184,7 +191,17 @@ class Journal:
             return not self.lost and self._is_lost()
 
     def _is_lost(self) -> bool:
-        return self._fd >= 0 and rescue.is_lost(self._fd, self.path)
+        return self._fd >= 0 and (rescue.is_lost(self._fd, self.path) or self._is_changed())
+
+    def _is_changed(self) -> bool:
+        """Return whether the file lacks the last line that was written, at its place."""
+        return not rescue.ends_with(self._fd, *self._written)
+
+    def _accept_change(self) -> None:
+        """Describe the change of the journal, and continue after what is there now."""
+        size = os.fstat(self._fd).st_size
+        self.lost = rescue.describe_change(self.path, self._written[0], size)
+        self._written, self._torn = (size, b""), True
 
     def release_reserved_space(self) -> None:
         """Release the reserved space on a full disk, for a few more lines."""
@@ -223,6 +240,7 @@ class Journal:
         except OSError as error:
             raise JournalError(f"journal {self.path}: cannot be written ({error.strerror})") from error
         self._torn = written < len(data)
+        self._written = (os.lseek(self._fd, 0, os.SEEK_CUR), data[:written][-_CHECKED:])
         if self._torn:
             raise JournalError(f"journal {self.path}: only {written} of {len(data)} bytes were written (disk full?)")
         self._order += 1

@@ -178,7 +178,7 @@ def _renamed(event: dict[str, Any], run: SiteRun, part: int, positions: Mapping[
     if isinstance(event.get("label"), str):
         changes["label"] = run.label(event["label"])
         if type(event.get("position")) is int:
-            changes["position"] = positions.get(event["matrix"], 0) + event["position"]
+            changes["position"] = positions.get(str(event.get("matrix")), 0) + event["position"]
     if isinstance(event.get("matrices"), list):
         changes["id"] = ""  # the merged run has its own
         changes["matrices"] = [_renamed_file(one, run) for one in event["matrices"]]

@@ -14,6 +14,9 @@ from pytest_hetgpu.store.folder import HISTORY
 from pytest_hetgpu.store.merge import SiteRun
 from pytest_hetgpu.store.run_summary import RunSummary, summarise
 
+MOST_RUNS = 10_000
+"""Earlier runs of one history."""
+
 
 class MergedHistory:
     """A new history of sites. `runs` counts its runs by site; `notes` are on histories that could not be read."""
@@ -49,7 +52,10 @@ class MergedHistory:
             copy = Path(place, HISTORY)
             try:
                 database.snapshot(path, copy)
-                for one in history.list_runs(copy):
+                listed = history.list_runs(copy)
+                if len(listed) > MOST_RUNS:
+                    self.notes.append(f"{path}: only its newest {MOST_RUNS:,} runs of {len(listed):,} are taken")
+                for one in listed[:MOST_RUNS]:
                     yield history.load_run(copy, one.id)
             except HistoryError as error:
                 self.notes.append(f"earlier runs are left out: {error}".replace(str(copy), str(path)))

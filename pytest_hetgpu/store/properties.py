@@ -69,8 +69,8 @@ def to_properties(outcome: Outcome, *, label: str, matrix: str) -> list[Property
         "outcome": outcome.kind.value,
         "verdict": outcome.verdict.value,
         "why": one_line(outcome.why, _LIMIT),
-        "scenario": label,
-        "matrix": matrix,
+        "scenario": clean(label),
+        "matrix": clean(matrix),
         "signature": one_line(outcome.signature.key, _LIMIT) if outcome.signature else "",
         "issue": one_line(issue, _LIMIT) if issue else "",
         "known": one_line(",".join(entry.id for entry in outcome.known if not entry.unproven), _LIMIT),
@@ -91,11 +91,11 @@ def to_properties(outcome: Outcome, *, label: str, matrix: str) -> list[Property
         "flaky": one_line(describe_flaky(outcome), _LIMIT),
         **{f"attempt_{number}": one_line(line, _LIMIT) for number, line in enumerate(attempt_lines(outcome), 1)},
     }
-    pairs: list[Property] = [(name, text) for name, text in texts.items() if text]
+    pairs: list[Property] = [(one_line(name), text) for name, text in texts.items() if text]
     if outcome.attempts:
         pairs.append(("attempts", len(outcome.attempts) + 1))
     pairs.append(("seconds", float(outcome.seconds)))
-    pairs += ((clean(item.name), float(item.value)) for item in outcome.measurements)
+    pairs += ((one_line(item.name), float(item.value)) for item in outcome.measurements)
     return [*pairs, *_bandwidth_properties(outcome)]
 
 
@@ -121,7 +121,7 @@ def _bandwidth_properties(outcome: Outcome) -> Iterator[Property]:
     for item in outcome.measurements:
         fraction = link_fraction(item, outcome.wire)
         if fraction is not None:
-            yield clean(f"of_wire[{item.point}]"), fraction
+            yield one_line(f"of_wire[{item.point}]"), fraction
 
 
 def from_properties(pairs: Iterable[tuple[str, object]]) -> CellProperties | None:

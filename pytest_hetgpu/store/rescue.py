@@ -26,7 +26,7 @@ _CHUNK = 1 << 20
 
 
 class FolderLost(StorageError):
-    """A run folder that is no longer at its path; the message describes the loss and how to go on."""
+    """A run folder that is no longer at its path, or a changed journal; the message has the loss and how to go on."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,23 @@ def is_lost(fd: int, path: Path) -> bool:
         return error.errno in _GONE
 
 
+def ends_with(fd: int, size: int, last: bytes) -> bool:
+    """Return whether the open journal `fd` has at least `size` bytes, of which these are the last ones."""
+    try:
+        return os.fstat(fd).st_size >= size and os.pread(fd, len(last), size - len(last)) == last
+    except OSError:  # an error of the disk is reported by the next write
+        return True
+
+
+def describe_change(journal: Path, size: int, now: int) -> str:
+    """Describe a journal of `size` bytes that another program changed, and how to go on."""
+    what = f"was cut from {size:,} to {now:,} bytes" if now < size else "was overwritten"
+    return (
+        f"the journal {journal} {what} by another program while cells ran, so the run stops; cells recorded before are "
+        "missing from its reports: start a new run"
+    )
+
+
 def relocate(fd: int, path: Path) -> JournalLocation:
     """Return the new place of the journal `fd`, which is no longer at `path`; copy it if it has none."""
     with suppress(OSError):
@@ -80,7 +97,8 @@ def relocate(fd: int, path: Path) -> JournalLocation:
 
 def describe_loss(run: Path, home: JournalLocation) -> str:
     """Describe the loss of the run folder `run`, and how to go on."""
-    message = f"{run} was {home.loss} while cells ran, so the run stops"
+    what = f"the journal of {run}" if run.is_dir() else str(run)
+    message = f"{what} was {home.loss} while cells ran, so the run stops"
     before = RunFolder(run)
     left = f"; its raw logs are still in {before.private}" if before.count_raw_logs() else ""
     if home.rescued is None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_hetgpu.store.cells import RunRecord
 from pytest_hetgpu.store.encode import RecordError, from_json, to_json
-from pytest_hetgpu.store.files import write_atomically
+from pytest_hetgpu.store.files import read_input, write_atomically
 from pytest_hetgpu.store.folder import PAST
 from pytest_hetgpu.store.past_runs import PastCell, PastOutcome, PastRun, PastRuns, past_runs
 from pytest_hetgpu.store.redaction.redact import redact_json
@@ -63,7 +63,7 @@ def _all(objects: Iterable[PastRun | PastOutcome]) -> list[object]:
 def read(folder: Path) -> PastRuns | None:
     """Read what `save` stored; return None if there is none, or it cannot be read."""
     try:
-        data = json.loads((folder / PAST).read_bytes())
+        data = json.loads(read_input(folder / PAST))
         return _decode(data) if data["schema"] == SCHEMA else None
     except (OSError, ValueError, KeyError, TypeError, IndexError, RecursionError, RecordError):
         return None

@@ -36,6 +36,32 @@ def escape_controls(text: str) -> str:
     return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
+# Commands that CI servers take from the output of a job. GitHub and Forgejo take `::` at the beginning of a line, after
+# blanks too (`ActionCommand.TryParseV2`), and `##[` anywhere; Azure and TeamCity `##vso[` and `##teamcity[`. Buildkite
+# makes groups of `---`, `+++`, `~~~` and `^^^`, GitLab and Travis of their own words.
+_CI_COMMANDS = lazy(
+    r"(?m)^([^\S\n]*(?::(?=:)|-(?=--(?:\s|$))|\+(?=\+\+(?:\s|$))|~(?=~~(?:\s|$))|\^(?=\^\^(?:\s|$))))"
+    r"|(?i:(##)(?=\w*\[))|(section_)(?=(?:start|end):)|(travis_)(?=(?:fold|time):)"
+)
+GAP = "\u200b"
+"""Zero-width space: invisible, and the end of a command, a mention or a reference."""
+
+
+def printable(text: str) -> str:
+    """Escape control characters, and disable what a CI server takes for a command. All that is printed passes here."""
+    return without_commands(escape_controls(text))
+
+
+def without_commands(text: str) -> str:
+    """Disable what a CI server takes for a command."""
+    return _CI_COMMANDS.sub(rf"\g<0>{GAP}", text)
+
+
+def printable_json(text: str) -> str:
+    """Return a text in JSON, the same data, as `printable` leaves it."""
+    return _CI_COMMANDS.sub(lambda found: f"{found[0][:-1]}\\u{ord(found[0][-1]):04x}", text)
+
+
 def one_line(text: str, limit: int = 300) -> str:
     """Clean and redact a text, and collapse white space; cut it after `limit` characters."""
     line = " ".join(redact(clean(text)).split())
@@ -68,8 +94,34 @@ def display_path(path: Path) -> str:
 
 
 _MARKS = re.compile(r"[\\`*\[\]<>|~&$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
+# A heading, an item of a list or a rule, if the text begins a line.
+_BLOCK = re.compile(r"(?:#{1,6}|[-+])(?=\s)|\d{1,9}(?=[.)](?:\s|$))|(?=[-=]{2,}$)")
+_COMMAND = re.compile(r"(\s*)/(?=[A-Za-z_])")
+# What precedes a mention or a reference in the alternation is left as it is.
+_ACTIVE = re.compile(
+    r"(?P<kept>\\[\\`]|(?<!`)(?P<ticks>`+)(?!`).+?(?<!`)(?P=ticks)(?!`))"
+    rf"|(?<![A-Za-z0-9])@(?=[^\s{GAP}])"
+    r"|[#!&%](?=\d)"
+    r"|(?<![A-Za-z0-9])(?:GH|gh)-(?=\d)"
+)
+_ADDRESS = re.compile(r"(?i:\bwww(?=\.)|(?<=[a-z]):(?=//))")
 
 
 def escape_markdown(text: str, limit: int = 300) -> str:
-    """Escape a text, as one line, for Markdown."""
-    return _MARKS.sub(r"\\\g<0>", one_line(text, limit))
+    """Escape a text, as one line, for Markdown: it has neither markup nor links, and names no person and no issue."""
+    line = _MARKS.sub(r"\\\g<0>", one_line(text, limit))
+    block = _BLOCK.match(line)
+    if block:
+        at = block.end() if line[0].isdecimal() else 0
+        line = f"{line[:at]}\\{line[at:]}"
+    return neutral_line(_ADDRESS.sub(rf"\g<0>{GAP}", line))
+
+
+def neutral_line(line: str) -> str:
+    """Disable mentions, references and commands in a line of Markdown. Code is left as it is.
+
+    GitHub and GitLab act on text: `@name` notifies people, `#12` leaves a note in another issue, and a line `/close` is
+    a command of GitLab.
+    """
+    line = _ACTIVE.sub(lambda found: found[0] if found["kept"] else f"{found[0]}{GAP}", line)
+    return _COMMAND.sub(r"\1\\/", line, count=1) if _COMMAND.match(line) else line

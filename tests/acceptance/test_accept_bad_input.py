@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 pytestmark = pytest.mark.usefixtures("stacks")
 
+Patch = pytest.MonkeyPatch
 Run = Callable[..., pytest.RunResult]
 
 TEXTS: dict[str, tuple[str | bytes, str]] = {
@@ -101,3 +103,40 @@ def test_leases_that_cannot_be_taken(
     monkeypatch.setenv(name, value)
     usage_error(run_pytest("--hetgpu-matrix", path.name), said)
     assert not (path.parent / "reports").exists()
+
+
+@pytest.mark.parametrize("option", ["matrix", "inventory", "knowledge", "signatures", "baseline"])
+def test_a_pipe_without_a_writer(
+    run_pytest: Run, matrix: Callable[..., Path], pytester: pytest.Pytester, option: str
+) -> None:
+    matrix(["good"])
+    os.mkfifo(pytester.path / "pipe")
+    given = () if option == "matrix" else ("--hetgpu-matrix", "demo.yaml")
+    usage_error(
+        run_pytest(*given, f"--hetgpu-{option}", "pipe"), "pipe: cannot be read: it is a named pipe, not a file"
+    )
+
+
+def test_more_cells_than_the_limit(
+    run_pytest: Run, matrix: Callable[..., Path], mode: tuple[str, ...], pytester: pytest.Pytester, monkeypatch: Patch
+) -> None:
+    matrix(["good", "exit3", "hang"])
+    said = "demo.yaml: its axes make 3 cells; at most 2 are allowed here"
+    usage_error(run_pytest("--hetgpu-matrix", "demo.yaml", "--hetgpu-max-cells", "2", *mode), said)
+    monkeypatch.setenv("HETGPU_MAX_CELLS", "2")
+    usage_error(run_pytest("--hetgpu-matrix", "demo.yaml", "--collect-only", *mode), said)
+    monkeypatch.delenv("HETGPU_MAX_CELLS")
+    pytester.makeini("[pytest]\nhetgpu_max_cells = 2\n")
+    usage_error(run_pytest("--hetgpu-matrix", "demo.yaml", *mode), said)
+    for more in ("3", "off"):
+        done = run_pytest("--hetgpu-matrix", "demo.yaml", "--hetgpu-max-cells", more, "--hetgpu-plan", *mode)
+        assert done.ret == 0
+
+
+def test_the_limit_is_for_all_matrices_together(run_pytest: Run, matrix: Callable[..., Path]) -> None:
+    matrix(["good", "exit3"])
+    matrix(["good", "exit3"], name="second")
+    both = ("--hetgpu-matrix", "demo.yaml", "--hetgpu-matrix", "second.yaml", "--hetgpu-plan")
+    assert run_pytest(*both, "--hetgpu-max-cells", "4").ret == 0
+    said = "second.yaml: its axes make 2 cells; at most 1 are allowed here"
+    usage_error(run_pytest(*both, "--hetgpu-max-cells", "3"), said)

@@ -63,3 +63,15 @@ def test_complaints_are_words(run_pytest: Run, pytester: pytest.Pytester, text: 
     done = run_pytest("--hetgpu-matrix", "m.yaml", "--color=no")
     assert done.ret == 4
     assert obeyed(done) == []
+
+
+FORGED = '"::error file=a.py::x\\r::add-mask::y ##vso[task.complete]z ##[error]w"'
+
+
+def test_reasons_are_no_commands_to_a_ci_server(run_pytest: Run, matrix: Write, mode: tuple[str, ...]) -> None:
+    matrix(["good", "crash", "exit3"], MORE.replace(ESCAPES, FORGED))
+    for more in ((), ("-v",), ("--hetgpu-plan",)):
+        done = run_pytest("--hetgpu-matrix", "demo.yaml", "-rA", "--color=no", *more, *mode)
+        assert done.ret == 0, str(done.stdout)
+        for text in (str(done.stdout), str(done.stderr)):
+            assert not re.search(r"(?m)^\s*::|##\[|##vso\[", text), text

@@ -63,3 +63,37 @@ def test_a_renamed_folder_likewise(
     # The raw log of the cell in flight came along, and was redacted.
     assert (moved / "scenarios" / HANG / "output.log").is_file()
     assert not (run.parent / ".private" / run.name).exists()
+
+
+def cut(journal: Path) -> str:
+    journal.write_bytes(b"")
+    return "was cut from "
+
+
+def overwritten(journal: Path) -> str:
+    size = journal.stat().st_size
+    with journal.open("r+b") as file:
+        file.write(b"x" * size + b"\n")
+    return "was overwritten by another program"
+
+
+def removed(journal: Path) -> str:
+    journal.unlink()
+    return "was deleted while cells ran"
+
+
+@pytest.mark.parametrize("damage", [cut, overwritten, removed])
+def test_a_journal_that_another_program_changes_ends_the_run(
+    flying: subprocess.Popen[str], latest: Callable[[], Path], damage: Callable[[Path], str]
+) -> None:
+    run = latest()
+    # With workers, the one of the worker with the cell in flight.
+    (journal,) = (path for path in (run / "journal").glob("*.jsonl") if f'"{HANG}"' in path.read_text())
+    told = damage(journal)
+    printed, _ = flying.communicate(timeout=100)
+    assert flying.returncode == UNREPORTED, printed
+    assert "Traceback" not in printed
+    (finding,) = (line for line in printed.splitlines() if line.startswith("error: "))
+    assert told in finding
+    if damage is not removed:
+        assert "Cells may be missing here" in (run / "summary.md").read_text()

@@ -191,3 +191,33 @@ def test_a_stopped_cell_is_run_when_the_run_is_resumed_and_is_not_worse(
     done.stdout.fnmatch_lines(["resumed *: 1 of 2 cells are kept, 1 to run (1 was in flight)"])
     assert done.ret == 0
     assert verdicts(latest() / "junit.xml")[HANG] == []
+
+
+def test_a_watchdog_that_is_killed_is_started_again(
+    matrix: Callable[..., Path], pytester: pytest.Pytester, mode: tuple[str, ...]
+) -> None:
+    matrix(["good", "hang"])
+    run = hanging(pytester.path, "--hetgpu-timeout", "600", *mode)
+
+    def watchdogs() -> set[int]:
+        below = psutil.Process(run.pid).children(recursive=True)
+        return {one.pid for one in below if "watchdog.py" in " ".join(one.cmdline())}
+
+    try:
+        first = watchdogs()
+        assert first
+        for pid in first:
+            os.kill(pid, signal.SIGKILL)
+        deadline = time.monotonic() + 60
+        while not (found := watchdogs() - first):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        run.send_signal(signal.SIGINT)
+        printed, _ = run.communicate(timeout=100)
+    finally:
+        run.kill()
+    # Without workers, the process that lost its watchdog is the one that prints.
+    if not "".join(mode).endswith("2"):
+        assert "the watchdog of this run was killed, and started again (1 x)" in printed
+    for pid in found:
+        assert not psutil.pid_exists(pid)

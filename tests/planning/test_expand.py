@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from pytest_hetgpu.config.matrix.matrix import Matrix
+from pytest_hetgpu.errors import MatrixError
 from pytest_hetgpu.model.verdict import Kind
 from pytest_hetgpu.planning.expand import LONGEST_ID, cell_id, expand
 
@@ -219,3 +220,46 @@ def test_a_hundred_thousand_cells(reads: Reads, rules: str, record_property: Cal
     record_property("expand_peak_mb", round(peak))
     # The time depends on the machine, what is kept in memory does not.
     assert peak < 200
+
+
+MANY = "".join(f"  a{axis}: {{{', '.join(f'v{value}: {{}}' for value in range(100))}}}\n" for axis in range(5))
+
+
+def test_too_many_cells_are_refused_before_they_are_made(matrix_errors: MatrixErrors) -> None:
+    started = time.process_time()
+    (error,) = matrix_errors(TEXT + MANY)
+    assert time.process_time() - started < 5
+    assert re.search(r"its axes make [\d,]+0,000,000,000 cells; at most 100,000 are allowed here", error)
+    assert "--hetgpu-max-cells N" in error
+    assert "100 a0 x 100 a1 x 100 a2 x 100 a3 x 100 a4" in error
+
+
+def test_the_limit_counts_all_includes(reads: Reads) -> None:
+    rows = "".join(
+        f"  - {{placement: two, transport: posix, workload: pairs, tuning: zcopy, b: [{', '.join(values)}]}}\n"
+        for values in (("v1", "v2"), ("v3", "v4"))
+    )
+    text = (
+        TEXT
+        + "  b: {v0: {}, v1: {}, v2: {}, v3: {}, v4: {}}\nexclude:\n  - {b: 'v[1-4]', reason: x}\ninclude:\n"
+        + rows
+    )
+    count = len(expand(reads(text)))
+    assert expand(reads(text), count)
+    with pytest.raises(MatrixError, match=f"at most {count - 1} are allowed here"):
+        expand(reads(text), count - 1)
+
+
+def test_a_series_counts(reads: Reads) -> None:
+    ranks = ", ".join(map(str, range(1, 21)))
+    text = (
+        "name: s\nhardware: {cpu: {}}\naxes:\n  placement: {one: [cpu, cpu]}\n  transport: {ob1: {}}\n"
+        "  workload: {allreduce: {}}\nscaling:\n"
+        f"  - {{placement: {{hardware: cpu, ranks_per_node: [{ranks}]}}, transport: ob1, workload: allreduce, "
+        "kind: weak}\n"
+    )
+    assert len(expand(reads(text), 21)) == 21
+    with pytest.raises(MatrixError, match="this include names 20 cells; at most 10 are allowed here"):
+        expand(reads(text), 10)
+    with pytest.raises(MatrixError, match="there are 21 cells with this include"):
+        expand(reads(text), 20)

@@ -7,9 +7,13 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from xml.dom import minidom
 from xml.etree import ElementTree as ET
+from xml.sax.saxutils import quoteattr
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from junitparser import JUnitXml
 
 from pytest_hetgpu.model.job import Expectation
@@ -18,8 +22,9 @@ from pytest_hetgpu.model.records import Measurement, MessagePoint
 from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.reporting import junit
 from pytest_hetgpu.store.cells import CellRecord, RunRecord
-from pytest_hetgpu.store.events import SessionStarted
+from pytest_hetgpu.store.events import MatrixFile, SessionStarted
 from pytest_hetgpu.store.folder import RunFolder
+from pytest_hetgpu.store.properties import to_properties
 from tests.reporting.report_samples import (
     CHANGED,
     CRASHED,
@@ -298,3 +303,37 @@ def test_ten_thousand_cells(folder: RunFolder) -> None:
     root = ET.fromstring(data)
     assert (root.get("tests"), root.get("failures"), len(root)) == ("10000", "1000", 10)
     assert len({found.get("name") for found in root.iter("testcase")}) == 10_000
+
+
+ANY = st.text(st.characters(codec=None, exclude_categories=()), max_size=8)
+POISON = st.one_of(
+    ANY, st.sampled_from(["\x1b]0;x\x07\x1b[2J", "\0", "\ud800", "\ufffe", "]]>", "a\nb", "\x9b1m\u202e"])
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(POISON, POISON, st.sampled_from([PASSED, CRASHED, KNOWN, CHANGED, FIXED, NOT_RUN]))
+def test_every_text_and_every_name_makes_xml(folder: RunFolder, one: str, other: str, outcome: Outcome) -> None:
+    point = MessagePoint(8, one, other)
+    signature = replace(CRASHED.signature, key=other, primary_line=one) if CRASHED.signature else None
+    poisoned = replace(
+        outcome,
+        why=one,
+        stack=other,
+        signature=signature if outcome.signature else None,
+        carried={one: (other,)},
+        facts={one: other, "tool": one},
+        concerns=(one,),
+        notes=(other,),
+        transports=(one, other),
+        measurements=(Measurement(one, 1.0, other, point, 2),),
+    )
+    made = replace(cell("a-b-c", poisoned), matrix=one, label=other or "c", axes={"placement": one, "transport": other})
+    session = replace(SESSION, host=one, matrices=(MatrixFile(one, other, "0"),))
+    past = [(one, other), (f"x[{other}]", one)]
+    text = junit.render(RunRecord((made,), (session,)), folder, one, past=lambda _: past)
+    (case_,) = ET.fromstring(text).iter("testcase")
+    assert minidom.parseString(text)
+    assert len(list(case_.iter("property"))) >= 5
+    for name, _ in to_properties(poisoned, label=other, matrix=one):
+        ET.fromstring(f"<p n={quoteattr(name)}/>")

@@ -204,3 +204,33 @@ def test_an_interrupt_in_a_lost_folder_is_its_loss(run: Path) -> None:
     shutil.rmtree(run)
     with pytest.raises(FolderLost):
         inside.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)
+
+
+def test_a_journal_that_is_cut_is_lost_once_and_goes_on(run: Path) -> None:
+    journal = journal_in(run)
+    journal.session_started([], ["second"])
+    os.truncate(journal.path, 40)
+    assert journal.is_lost()
+    with pytest.raises(FolderLost, match=r"was cut from [\d,]+ to 40 bytes by another program"):
+        journal.session_started([], ["lost"])
+    assert not journal.is_lost()
+    journal.session_started([], ["later"])
+    journal.close()
+    record = read_run(run)
+    assert [tuple(one.argv) for one in record.sessions] == [("later",)]
+    assert record.unread == {"damaged": 1, "missing": 1}
+
+
+def test_a_journal_that_is_overwritten_is_lost(run: Path) -> None:
+    journal = journal_in(run)
+    journal.path.write_bytes(b"x" * (journal.path.stat().st_size + 1))
+    with pytest.raises(FolderLost, match="was overwritten by another program"):
+        journal.check()
+
+
+def test_a_journal_with_two_writers_is_not_changed(run: Path) -> None:
+    one, other = journal_in(run, "again"), journal_in(run, "again")
+    for journal in (one, other, one, other):
+        journal.session_started([], ["pytest"])
+    one.check()
+    assert (one.lost, other.lost) == ("", "")

@@ -14,6 +14,7 @@ from pytest_hetgpu.errors import HistoryError, UsageError
 from pytest_hetgpu.model.messages import known
 from pytest_hetgpu.store import history
 from pytest_hetgpu.store.cells import read_run
+from pytest_hetgpu.store.files import NotPlainFile, open_input, refuse_links
 from pytest_hetgpu.store.history import HistoryEntry
 from pytest_hetgpu.store.run_summary import summarise
 
@@ -56,12 +57,15 @@ def _on_disk(path: Path) -> Side | None:
         if path.is_dir():
             return _folder(path)
         return _file(path) if path.exists() else None
+    except NotPlainFile as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
     except (OSError, ValueError):  # a name too long, a closed folder, a null byte
         return None
 
 
 def _folder(path: Path) -> Side:
     if (path / "journal").is_dir():
+        refuse_links(path)
         record = read_run(path)
         if not record.cells:
             raise UsageError(f"{path}: its journal holds no cell")
@@ -73,7 +77,7 @@ def _folder(path: Path) -> Side:
 
 
 def _file(path: Path) -> Side:
-    with path.open("rb") as file:
+    with open_input(path) as file:
         start = file.read(15)
         if start.startswith(b"{"):
             return saved_side.read(path)

@@ -16,7 +16,7 @@ from pytest_hetgpu.analysis.compare.sides import ChangeKind, Identity, Side
 from pytest_hetgpu.model.sample import Sample
 from pytest_hetgpu.model.sizes import show_size
 from pytest_hetgpu.store.cells import format_utc
-from pytest_hetgpu.store.text import clean
+from pytest_hetgpu.store.text import clean, printable_json
 
 SCHEMA = 1
 MOST = 100
@@ -204,7 +204,7 @@ def as_json(comparison: Comparison) -> str:
             "numbers": sum(one.kind is ChangeKind.SAME for one in comparison.numbers),
         },
     }
-    return json.dumps(data, indent=1, allow_nan=False)
+    return printable_json(json.dumps(data, indent=1, allow_nan=False))
 
 
 def _side_data(side: Side) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from xml.etree import ElementTree as ET
 from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.model.records import Measurement, MessagePoint
 from pytest_hetgpu.store.encode import RecordError
+from pytest_hetgpu.store.files import open_input
 from pytest_hetgpu.store.properties import CellProperties, from_properties
 from pytest_hetgpu.store.run_summary import CellSummary, RunSummary
 
@@ -29,7 +30,8 @@ _UNITS = (
 def read(path: Path) -> RunSummary:
     """Read the run. Raise UsageError if the file is no JUnit file, or holds no cell."""
     try:
-        root = ET.parse(path).getroot()  # noqa: S314 - expat limits what entities may grow to
+        with open_input(path) as file:
+            root = ET.parse(file).getroot()  # noqa: S314 - expat limits what entities may grow to
         pairs = [found for case in root.iter("testcase") if (found := from_properties(_properties(case)))]
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None

@@ -8,7 +8,7 @@ from pathlib import Path
 from pytest_hetgpu.analysis.compare.sides import Side
 from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.store.encode import RecordError, from_json, to_json
-from pytest_hetgpu.store.files import write_atomically
+from pytest_hetgpu.store.files import read_input, write_atomically
 from pytest_hetgpu.store.redaction.redact import redact_json
 
 SCHEMA = 1
@@ -23,7 +23,7 @@ def save(path: Path, side: Side) -> None:
 def read(path: Path) -> Side:
     """Read a side that `save` wrote. Raise UsageError, naming the file, if it cannot be read."""
     try:
-        data = json.loads(path.read_bytes())
+        data = json.loads(read_input(path))
         schema = data.get("schema") if isinstance(data, dict) else None
         if type(schema) is not int or "side" not in data:
             raise UsageError(f"{path}: not a baseline that a run has kept")

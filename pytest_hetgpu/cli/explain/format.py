@@ -13,7 +13,7 @@ from pytest_hetgpu.config.known_failures.entries import HarmlessText
 from pytest_hetgpu.model.failure import KnownFailure, Signature
 from pytest_hetgpu.model.lazy_regex import lazy
 from pytest_hetgpu.model.records import RankExit
-from pytest_hetgpu.store.text import clean
+from pytest_hetgpu.store.text import clean, printable, printable_json
 
 Json = dict[str, Any]
 
@@ -41,7 +41,7 @@ def as_json(file: str, explanation: Explanation) -> str:
         "survived": [{"outcome": other.kind.value, **_signature(other)} for other in explanation.survived],
         "missing": explanation.missing or None,
     }
-    return json.dumps(fields)
+    return printable_json(json.dumps(fields))
 
 
 def _success(success: Success | None) -> Json | None:
@@ -85,11 +85,11 @@ def as_text(file: str, explanation: Explanation) -> str:
 
 
 def display_line(text: str) -> str:
-    """Return a text as one line without anything that a terminal would obey.
+    """Return a text as one line without anything that a terminal or a CI server would obey.
 
     All output but JSON passes through here.
     """
-    return _DIRECTIONS.sub("", clean(text)).replace("\n", " ")
+    return printable(_DIRECTIONS.sub("", clean(text)).replace("\n", " "))
 
 
 def _lines(file: str, explanation: Explanation) -> Iterator[str]:

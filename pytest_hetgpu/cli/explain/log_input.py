@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 import sys
 from collections.abc import Iterator
@@ -21,6 +22,8 @@ from pytest_hetgpu.cli.explain.packed import (
     unpack_members,
 )
 from pytest_hetgpu.errors import UsageError
+from pytest_hetgpu.store.files import NotPlainFile, open_input
+from pytest_hetgpu.store.text import printable
 
 STDIN = "-"
 
@@ -31,8 +34,8 @@ Opened = tuple[str, "Path | UsageError"]
 def open_logs(name: str) -> Iterator[Opened]:
     """Yield each log in `name`: a file, a pipe, a packed file, an archive, or a folder with any of them.
 
-    A path is valid until the next is asked for. A pipe or device is read once. UTF-16 and UTF-32 are decoded. Logs of a
-    folder or archive are named FOLDER/FILE and ARCHIVE:MEMBER.
+    A path is valid until the next is asked for. Standard input and a pipe of the shell are read once. UTF-16 and UTF-32
+    are decoded. Logs of a folder or archive are named FOLDER/FILE and ARCHIVE:MEMBER.
     """
     try:
         if name != STDIN and Path(name).is_dir():
@@ -45,6 +48,9 @@ def open_logs(name: str) -> Iterator[Opened]:
             yield from _layer(name, path, None, MOST_LAYERS)
     except UsageError as error:
         yield name, error
+    except NotPlainFile as error:
+        hint = "; `hetgpu explain - <PIPE` reads a pipe" if Path(name).is_fifo() else ""
+        yield name, UsageError(f"{name}: cannot be read: {error.strerror}{hint}")
     except (OSError, ValueError) as error:
         yield name, UsageError(f"{name}: cannot be read: {getattr(error, 'strerror', None) or error}")
 
@@ -65,7 +71,8 @@ def _layer(name: str, path: Path, limit: UnpackingLimit | None, layers: int) -> 
         return
     with _temporary_file() as copy:
         if not unpack(kind, path, copy, limit):
-            sys.stderr.write(f"{name}: is packed ({kind}) and cut off or damaged; what comes before is read\n")
+            told = f"{name}: is packed ({kind}) and cut off or damaged; what comes before is read"
+            sys.stderr.write(f"{printable(told)}\n")
         yield from _layer(name, Path(copy.name), limit, layers - 1)
 
 
@@ -117,11 +124,13 @@ def _regular_file(name: str) -> Iterator[Path]:
     if name == STDIN:
         with _copy_pipe(_standard_input()) as copy:
             yield copy
-    elif stat.S_ISREG(path.stat().st_mode):
-        yield path
-    else:
-        with path.open("rb") as pipe, _copy_pipe(pipe) as copy:
-            yield copy
+        return
+    with open_input(path) as file:
+        if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            yield path
+        else:
+            with _copy_pipe(file) as copy:
+                yield copy
 
 
 def _standard_input() -> IO[bytes]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
@@ -19,6 +20,7 @@ PER_PAGE = 100
 MOST_PAGES = 50
 _LONGEST = 32 << 20
 _LOCAL = ("localhost", "127.0.0.1", "::1")
+_CONTROLS = re.compile(r"[\s\x00-\x20\x7f-\x9f]")
 
 
 class ForgeError(HetgpuError):
@@ -88,6 +90,8 @@ class _SameServer(urllib.request.HTTPRedirectHandler):
 
 def check_base(base: str) -> str:
     """Return the address of a server without its last slash. Raise UsageError if a token must not be sent there."""
+    if _CONTROLS.search(base):  # urlsplit leaves some of them out, so that another address would be checked
+        raise UsageError(f"{one_line(base)}: an address holds no blanks and no control characters")
     parts = urlsplit(base)
     safe = parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _LOCAL)
     if not safe or not parts.hostname or "@" in parts.netloc or parts.query or parts.fragment:

@@ -19,10 +19,14 @@ from pytest_hetgpu.extensions.runtimes.traits.leftovers import Location
 from pytest_hetgpu.model.job import ConnectionInfo
 
 _EXIT_TIMEOUT = 5.0  # seconds for a watchdog to end that is no longer needed
+_MOST_RESTARTS = 100
 
 
 class LedgerTracker(ResourceTracker):
-    """A tracker that opens the ledger and starts the watchdog before the first resource is made."""
+    """A tracker that opens the ledger and starts the watchdog before the first resource is made.
+
+    `keep` starts a watchdog that was killed again.
+    """
 
     def __init__(self, owner: Owner, shared: str = "") -> None:
         self.owner = owner
@@ -31,6 +35,7 @@ class LedgerTracker(ResourceTracker):
         self._lock = threading.Lock()
         self._path: Path | None = None
         self._watchdog: subprocess.Popen[bytes] | None = None
+        self.restarts = 0
         self._open: dict[int, Location] = {}
         self._count = 0
         self.trouble = ""
@@ -90,9 +95,27 @@ class LedgerTracker(ResourceTracker):
                 if self._watchdog is None:
                     self._watchdog = self._start_watchdog()
             except (OSError, UsageError) as error:
-                left = "its processes and containers stay until `hetgpu clean`"
-                self.trouble = f"no watchdog ({error}): if this run is killed, {left}"
+                self._fail(error)
             return self._count
+
+    def _fail(self, error: Exception) -> None:
+        left = "its processes and containers stay until `hetgpu clean`"
+        self.trouble = f"no watchdog ({error}): if this run is killed, {left}"
+
+    def keep(self) -> None:
+        """Start the watchdog again if it was killed. Any thread may call it."""
+        with self._lock:
+            watchdog = self._watchdog
+            if watchdog is None or watchdog.poll() is None or self.restarts == _MOST_RESTARTS:
+                return
+            self.restarts += 1
+            assert watchdog.stdin is not None
+            with suppress(OSError):
+                watchdog.stdin.close()
+            try:
+                self._watchdog = self._start_watchdog()
+            except OSError as error:
+                self._fail(error)
 
     def _close_location(self, number: int) -> None:
         with self._lock:

@@ -16,6 +16,7 @@ from typing import Any
 import yaml
 
 from pytest_hetgpu.model.messages import known, show
+from pytest_hetgpu.store.files import open_input
 
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 32
@@ -76,9 +77,9 @@ def load(path: Path) -> Node:
 
 
 def fetch(path: Path, most: int = MAX_BYTES) -> bytes:
-    """Read a file; at most `most` bytes, also from a pipe or device. Raises SourceError."""
+    """Read a file, or a pipe of the shell; at most `most` bytes. Raises SourceError."""
     try:
-        with path.open("rb") as file:
+        with open_input(path) as file:
             size = os.fstat(file.fileno()).st_size
             if size > most:
                 raise SourceError(None, f"is {size / 1e6:.1f} MB; at most {most / 1e6:.0f} MB can be read")

@@ -20,6 +20,7 @@ from pytest_hetgpu.extensions.registry import shipped
 from pytest_hetgpu.extensions.runtimes.lookup import runtime_of
 from pytest_hetgpu.planning.matrix_set import MatrixSet
 from pytest_hetgpu.store.encode import to_json
+from pytest_hetgpu.store.files import read_input
 from pytest_hetgpu.store.redaction.redact import redact_json
 from pytest_hetgpu.store.redaction.rules import REDACTED, is_secret_name
 
@@ -98,6 +99,6 @@ def _has_sites(runtime: str) -> bool:
 
 def _content(path: Path) -> str:
     try:
-        return f"sha256 {hashlib.sha256(path.read_bytes()).hexdigest()}"
+        return f"sha256 {hashlib.sha256(read_input(path)).hexdigest()}"
     except OSError as error:
         return f"unreadable ({error.strerror})"

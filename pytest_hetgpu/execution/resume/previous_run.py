@@ -14,6 +14,7 @@ from pytest_hetgpu.model.messages import known
 from pytest_hetgpu.store import writer_lock
 from pytest_hetgpu.store.cells import RunRecord, read_run
 from pytest_hetgpu.store.events import SCHEMA
+from pytest_hetgpu.store.files import read_input, refuse_links
 from pytest_hetgpu.store.journal import Journal
 
 LATEST = "latest"
@@ -58,6 +59,7 @@ def resume(folder: Path, basis: Mapping[str, str]) -> PreviousRun:
 
     Raise UsageError if it is running, cannot be read or written, or has inputs other than `basis`.
     """
+    refuse_links(folder)
     journal = Journal(folder, MAIN, sole=True)
     try:
         others = (path for path in sorted((folder / "journal").glob("*.jsonl")) if path != journal.path)
@@ -106,5 +108,5 @@ def _latest(reports: Path) -> Path:
     folder = reports / LATEST
     if not folder.is_dir():
         with suppress(OSError, UnicodeDecodeError):
-            return reports / pointer.read_text(encoding="utf-8").strip()
+            return reports / read_input(pointer).decode().strip()
     return folder

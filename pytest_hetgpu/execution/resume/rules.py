@@ -42,6 +42,7 @@ RULES: Mapping[str, ResumeRule] = {
     "anonymise": ResumeRule.FREE,
     "cell": ResumeRule.FREE,
     "strategy": ResumeRule.FREE,
+    "max-cells": ResumeRule.FREE,
     "plan": ResumeRule.FREE,
     "resume": ResumeRule.FREE,
 }

@@ -7,6 +7,7 @@ import errno
 import importlib
 import os
 import secrets
+import stat
 import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import ExitStack
@@ -303,11 +304,14 @@ def key_trouble(key: str | None) -> str:
     if key is None:
         return ""
     try:
-        with Path(key).open("rb") as file:
-            found = os.fstat(file.fileno())
+        file = os.open(key, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        found = os.fstat(file)
+        os.close(file)
     except OSError as error:
         why = "no such file" if error.errno == errno.ENOENT else (error.strerror or str(error)).lower()
         return f"key {_shown(key)} of the inventory: {why}"
+    if not stat.S_ISREG(found.st_mode):
+        return f"key {_shown(key)} of the inventory: it is not a file"
     readable = found.st_uid == os.geteuid() and found.st_mode & 0o077
     if readable and not key.endswith(".pub"):  # a public key is valid: it names a private key in the ssh agent
         return f"key {_shown(key)} of the inventory: others may read it, so ssh does not use it: chmod 600"

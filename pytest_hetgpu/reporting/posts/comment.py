@@ -12,9 +12,9 @@ from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.model.verdict import Verdict
 from pytest_hetgpu.reporting import markdown
 from pytest_hetgpu.reporting.cell_text import describe_expectation, display_kind
-from pytest_hetgpu.reporting.posts.markup import fit, marker, neutral_line
+from pytest_hetgpu.reporting.posts.markup import fit, marker
 from pytest_hetgpu.store.cells import CellRecord, RunRecord, format_utc
-from pytest_hetgpu.store.text import escape_markdown
+from pytest_hetgpu.store.text import escape_markdown, neutral_line
 
 _NEWS = {Verdict.NEW: "new", Verdict.CHANGED: "changed", Verdict.FIXED: "fixed"}
 _WORDS = {**_NEWS, Verdict.KNOWN: "known", Verdict.OK: "ok", Verdict.NOT_RUN: "not run"}

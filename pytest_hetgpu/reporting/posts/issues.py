@@ -13,12 +13,12 @@ from pytest_hetgpu.model.verdict import Verdict
 from pytest_hetgpu.reporting import markdown
 from pytest_hetgpu.reporting.boundary import boundaries, of_cell
 from pytest_hetgpu.reporting.posts.comment import describe_run, run_id
-from pytest_hetgpu.reporting.posts.markup import fit, marker, neutral, neutral_line
+from pytest_hetgpu.reporting.posts.markup import fit, marker, neutral
 from pytest_hetgpu.reporting.upstream.issue import render_issue, title
 from pytest_hetgpu.store import environment
 from pytest_hetgpu.store.cells import CellRecord, RunRecord
 from pytest_hetgpu.store.folder import RunFolder
-from pytest_hetgpu.store.text import escape_markdown
+from pytest_hetgpu.store.text import escape_markdown, neutral_line
 
 _MOST_CELLS = 30
 

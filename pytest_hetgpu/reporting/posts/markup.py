@@ -9,19 +9,11 @@ from __future__ import annotations
 import hashlib
 import re
 
+from pytest_hetgpu.store.text import GAP, neutral_line
+
 REST = "\n\n(The rest is left out here.)\n"
-_GAP = "\u200b"
-"""Zero-width space: invisible, and the end of a mention or reference."""
 _FENCE = re.compile(r"(`{3,})([\w-]*)")
 _TICKS = re.compile(r"`{3,}")
-_COMMAND = re.compile(r"(\s*)/(?=[A-Za-z_])")
-# What precedes a mention or a reference in the alternation is left as it is.
-_ACTIVE = re.compile(
-    r"(?P<kept>\\[\\`]|(?<!`)(?P<ticks>`+)(?!`).+?(?<!`)(?P=ticks)(?!`))"
-    r"|(?<![A-Za-z0-9])@(?=\S)"
-    r"|[#!&](?=\d)"
-    r"|(?<![A-Za-z0-9])(?:GH|gh)-(?=\d)"
-)
 
 
 def marker(kind: str, *words: str) -> str:
@@ -45,20 +37,14 @@ def neutral(text: str) -> str:
             lines.append("```")
             ticks = ""
         elif ticks:
-            lines.append(_TICKS.sub(lambda found: _GAP.join(found[0]), line))
+            lines.append(_TICKS.sub(lambda found: GAP.join(found[0]), line))
         elif fence:
             # A parser that expects three backticks would end a longer fence at three backticks in the log.
             ticks = fence[1]
             lines.append(f"```{fence[2]}")
         else:
             lines.append(neutral_line(line))
-    return "\n".join(lines).replace("<!-- hetgpu", f"<!{_GAP}-- hetgpu")
-
-
-def neutral_line(line: str) -> str:
-    """Disable mentions, references and commands in one line outside a fence."""
-    line = _ACTIVE.sub(lambda found: found[0] if found["kept"] else f"{found[0]}{_GAP}", line)
-    return _COMMAND.sub(r"\1\\/", line, count=1) if _COMMAND.match(line) else line
+    return "\n".join(lines).replace("<!-- hetgpu", f"<!{GAP}-- hetgpu")
 
 
 def fit(text: str, limit: int) -> str:

@@ -130,7 +130,7 @@ def _template_values(
     job = reproducing_job(run, folder, cell)
     return {
         # The title is inside a comment, and must not end it.
-        "title": title(cell).replace("-->", "-- >"),
+        "title": re.sub(r"-(?=[->!])", "- ", title(cell)),
         "project": upstream_of(cell).name,
         "doing": describe_job(job) if job else "",
         "summary": _summary(run, cells),

@@ -11,7 +11,7 @@ import time
 from typing import Any
 
 from pytest_hetgpu.session.terminal.running import RunningCells
-from pytest_hetgpu.store.text import one_line
+from pytest_hetgpu.store.text import one_line, printable
 
 EVERY = 1.0  # seconds
 TOLD_AFTER = 5.0  # seconds that a cell has waited
@@ -71,6 +71,6 @@ class Plain:
             if lines:
                 begun = "\n" if self._writer.width_of_current_line else ""
                 try:
-                    os.write(self._output, (begun + "".join(f"{line}\n" for line in lines)).encode())
+                    os.write(self._output, (begun + "".join(f"{printable(line)}\n" for line in lines)).encode())
                 except OSError:
                     return  # nobody reads it any more

@@ -16,7 +16,7 @@ from pytest_hetgpu.store.cells import CellRecord
 from pytest_hetgpu.store.properties import CellProperties, from_properties
 from pytest_hetgpu.store.redaction.redact import redact
 from pytest_hetgpu.store.run_summary import CellSummary
-from pytest_hetgpu.store.text import display_path, escape_controls
+from pytest_hetgpu.store.text import display_path, printable
 
 if TYPE_CHECKING:
     from pytest_hetgpu.analysis.compare.sides import Side
@@ -89,7 +89,7 @@ class TerminalReporter:
             return None
         category, word = _category(report)
         if verbosity > 0:
-            word = f"{word} {verdict(pairs)} {details(pairs).strip()}"
+            word = printable(f"{word} {verdict(pairs)} {details(pairs).strip()}")
         return category, "", (word, markup(pairs))
 
     def pytest_runtest_logreport(self, report: Any) -> None:
@@ -123,38 +123,41 @@ class TerminalReporter:
         terminal = self.config.pluginmanager.get_plugin("terminalreporter")
         if terminal is not None and self.config.get_verbosity() >= 0:
             terminal.ensure_newline()
-            terminal.write_line(escape_controls(redact(line)))
+            terminal.write_line(printable(redact(line)))
 
     def line(self, pairs: CellProperties) -> str:
         """Return `ok       two-ranks-ob1-tcp-allreduce   0.9 s  busbw 1.32 GB/s at 4M float32`."""
         told = f"{details(pairs)}{'  (kept)' * bool(pairs.kept)}"
-        return f"{verdict(pairs):8} {pairs.scenario:{self.width}} {told}"
+        return printable(f"{verdict(pairs):8} {pairs.scenario:{self.width}} {told}")
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Print the table, the warnings, the changes and the path of the reports."""
-        writer = terminalreporter
         if not (self.seen or self.trouble or self.added or self.told):
             return
         cells = [record(cell, self.seen[key]) for key, cell in self.cells.items() if key in self.seen]
+        writer = terminalreporter
         writer.write_sep("=", "hetgpu")
         for row in table(cells):
             for text, colours in row:
                 writer.write(text, **colours)
             writer.write("\n")
-        for line, colours in self.links():
-            writer.write_line(line, **colours)
-        for line in self.told:
-            writer.write_line(line)
-        seen = self.seen.values()
-        for line in (*flaky(seen), *not_run(seen), *warnings(seen), *notes(seen), *self.trouble):
-            writer.write_line(line, yellow=True)
-        for line, colours in self.news():
-            writer.write_line(line, **colours)
-        for line in (*self.boundaries(), *self.added):
-            writer.write_line(line)
+        for line, colours in self._summary():
+            writer.write_line(printable(line), **colours)
         if self.reports.is_dir():  # one that was deleted is named by what is said of that
             there = ", ".join(name for name in _LEFT if (self.reports / name).exists())
             writer.write_line(f"reports: {display_path(self.reports)}{f'  ({there})' if there else ''}")
+
+    def _summary(self) -> Iterator[tuple[str, dict[str, bool]]]:
+        """Yield the lines between the table and the path of the reports."""
+        yield from self.links()
+        yield from ((line, {}) for line in self.told)
+        seen = self.seen.values()
+        yield from (
+            (line, {"yellow": True})
+            for line in (*flaky(seen), *not_run(seen), *warnings(seen), *notes(seen), *self.trouble)
+        )
+        yield from self.news()
+        yield from ((line, {}) for line in (*self.boundaries(), *self.added))
 
     def boundaries(self) -> Iterator[str]:
         """Yield where cells fail, as the reports have it; nothing with -q."""

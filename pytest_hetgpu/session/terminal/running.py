@@ -12,7 +12,7 @@ from typing import Any
 from pytest_hetgpu.model.sizes import show_size
 from pytest_hetgpu.store.folder import RunFolder
 from pytest_hetgpu.store.redaction.redact import LONGEST_KEY, redact, redact_unfinished
-from pytest_hetgpu.store.text import one_line
+from pytest_hetgpu.store.text import one_line, without_commands
 
 READY, WAITING, RUNNING, JUDGED = "its nodes are made ready", "waits for its hosts", "", "ended, is judged"
 _END = 4096 + LONGEST_KEY
@@ -124,7 +124,7 @@ def last_line(data: bytes) -> str:
     text = redact(text) if text.endswith("\n") else redact_unfinished(text)
     lines = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace").splitlines()
     line = next((one for one in reversed(lines) if one.strip()), "")
-    return one_line(_FRAME.sub(_in_words, line), _LONGEST)
+    return without_commands(one_line(_FRAME.sub(_in_words, line), _LONGEST))
 
 
 def _in_words(found: re.Match[str]) -> str:
@@ -147,6 +147,6 @@ def _event(line: bytes) -> Iterator[dict[str, Any]]:
             and "matrix" in data
             and "scenario" in data
         ):
-            yield {name: data[name] for name in _FIELDS if name in data}
-    except (ValueError, TypeError, KeyError):
+            yield {**{name: data[name] for name in _FIELDS if name in data}, "epoch": float(data["epoch"])}
+    except (ValueError, TypeError, KeyError, OverflowError):
         return

@@ -8,6 +8,8 @@ import os
 import sys
 import threading
 import tracemalloc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -67,35 +69,50 @@ def test_narrow_characters(head: bytes) -> None:
     assert detect_encoding(head) is None
 
 
-def piped(path: Path, data: bytes) -> threading.Thread:
-    """Create a pipe in `path`; a thread writes `data` to it once."""
-    os.mkfifo(path)
-    writer = threading.Thread(target=path.write_bytes, args=(data,), daemon=True)
-    writer.start()
-    return writer
+@contextmanager
+def piped(data: bytes) -> Iterator[str]:
+    """Return the path of a pipe as a shell opens it for `<(command)`; a thread writes `data` to it once."""
+    reader, writer = os.pipe()
+
+    def write() -> None:
+        with os.fdopen(writer, "wb") as pipe:
+            pipe.write(data)
+
+    thread = threading.Thread(target=write, daemon=True)
+    thread.start()
+    try:
+        yield f"/dev/fd/{reader}"
+    finally:
+        thread.join(10)
+        assert not thread.is_alive()
+        os.close(reader)
 
 
-def test_a_pipe_is_read_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_pipe_of_the_shell_is_read_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     # More than a pipe holds, so that its writer waits for a reader.
     data = LOG.read_bytes() + b"step 1 of 2\n" * 50_000
     plain = tmp_path / "a.log"
     plain.write_bytes(data)
-    writer = piped(tmp_path / "pipe", data)
-    found = answer(capsys, str(tmp_path / "pipe"))
-    writer.join(10)
-    assert not writer.is_alive()
+    with piped(data) as pipe:
+        found = answer(capsys, pipe)
     assert found == answer(capsys, str(plain))
 
 
-def test_known_failures_come_through_a_pipe(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    piped(tmp_path / "known", KNOWN.encode())
-    assert main(["explain", "--json", "--knowledge", str(tmp_path / "known"), str(LOG), str(LOG)]) == 0
+def test_known_failures_come_through_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
+    with piped(KNOWN.encode()) as pipe:
+        assert main(["explain", "--json", "--knowledge", pipe, str(LOG), str(LOG)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert ["our-own" in {entry["id"] for entry in json.loads(line)["known"]} for line in lines] == [True, True]
 
 
-def test_a_device_is_no_file(capsys: pytest.CaptureFixture[str]) -> None:
-    assert answer(capsys, os.devnull)["outcome"] == "unknown"
+def test_what_is_no_file_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert main(["explain", os.devnull, str(tmp_path / "pipe")]) == 4
+    hint = "; `hetgpu explain - <PIPE` reads a pipe"
+    assert capsys.readouterr().err.splitlines() == [
+        "ERROR: /dev/null: cannot be read: it is a device, not a file",
+        f"ERROR: {tmp_path}/pipe: cannot be read: it is a named pipe, not a file{hint}",
+    ]
 
 
 def test_standard_input_that_is_closed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

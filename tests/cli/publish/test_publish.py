@@ -200,6 +200,10 @@ def test_a_server_that_is_not_there_is_named(
         monkeypatch.setenv(name, unsafe)
         assert main(["comment", str(run), "--send"]) == 4
         assert "only sent to an https address" in capsys.readouterr().err
+    for odd in ("https://forge.exam\nple", "https://forge.example\t/api", " https://forge.example", "https://f\x01.e"):
+        monkeypatch.setenv(name, odd)
+        assert main(["comment", str(run), "--send"]) == 4
+        assert "no blanks and no control characters" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", ["comment", "issues"])

@@ -41,6 +41,12 @@ if sys.argv[1] == "memory":
     guard.processes()
     os.close(os.open(os.environ["SEGMENT"], os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     os.kill(os.getpid(), 9)
+if sys.argv[1] == "kept":
+    def keep() -> None:
+        while True:
+            guard.keep()
+            threading.Event().wait(0.05)
+    threading.Thread(target=keep, daemon=True).start()
 if sys.argv[1] == "short":
     child = "print('deep')"
 Local().run(Command((sys.executable, "-c", child), {}), output=Path(sys.argv[2]), timeout=600)
@@ -192,6 +198,40 @@ def test_clean_takes_over_when_the_guardian_is_killed_too(
     capsys.readouterr()
     assert clean() == 0
     assert capsys.readouterr().out == "nothing of a dead run was found\n"
+
+
+def test_a_guardian_that_is_killed_is_started_again(run: Run, books: Path, tmp_path: Path) -> None:
+    one = run("kept")
+    until(lambda: deep(tmp_path))
+    first, ranks = family(one)
+    seen = {first.pid}
+    for _ in range(2):
+        first.kill()
+
+        def another() -> bool:
+            with contextlib.suppress(ValueError, psutil.Error):
+                return family(one)[0].pid not in seen
+            return False
+
+        until(another)
+        first = family(one)[0]
+        seen.add(first.pid)
+    one.kill()
+    until(lambda: not running(ranks))
+    until(lambda: not list(books.iterdir()))
+    until(lambda: not running([first]))
+
+
+def test_a_guardian_that_was_started_again_ends_with_its_run(books: Path, tmp_path: Path) -> None:
+    program = PROGRAM.replace(
+        "guard.close()", "guard._watchdog.kill()\nguard._watchdog.wait()\nguard.keep()\nguard.keep()\nguard.close()"
+    )
+    argv = [sys.executable, "-c", f"{program}print(guard.restarts)", "short", str(tmp_path / "output")]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    said = subprocess.run(argv, env=env, capture_output=True, text=True, check=True, timeout=PATIENCE)
+    assert said.stdout == "closed\n1\n"
+    assert list(books.iterdir()) == []
+    assert not [p for p in psutil.process_iter() if str(books) in " ".join(_words(p))]
 
 
 def test_a_run_that_was_stopped_and_then_killed_with_its_whole_group_is_cleared_up_after(

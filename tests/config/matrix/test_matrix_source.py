@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import subprocess
 import tracemalloc
 from pathlib import Path
 
@@ -264,7 +265,7 @@ def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
     assert file_error(path) == "cannot be read: Permission denied"
 
 
-def test_a_pipe_is_read_and_an_endless_device_is_not_read_to_its_end() -> None:
+def test_a_pipe_of_the_shell_is_read_and_a_device_is_refused() -> None:
     reader, writer = os.pipe()
     os.write(writer, b"a: b\n")
     os.close(writer)
@@ -272,7 +273,18 @@ def test_a_pipe_is_read_and_an_endless_device_is_not_read_to_its_end() -> None:
         assert plain(load(Path(f"/dev/fd/{reader}"))) == {"a": "b"}
     finally:
         os.close(reader)
-    assert file_error(Path("/dev/zero")) == "holds more than the 1 MB that can be read"
+    assert file_error(Path("/dev/zero")) == "cannot be read: it is a device, not a file"
+
+
+def test_a_pipe_of_the_shell_without_end_is_not_read_to_it() -> None:
+    reader, writer = os.pipe()
+    endless = subprocess.Popen(["cat", "/dev/zero"], stdout=writer)
+    os.close(writer)
+    try:
+        assert file_error(Path(f"/dev/fd/{reader}")) == "holds more than the 1 MB that can be read"
+    finally:
+        os.close(reader)
+        endless.wait()
 
 
 def test_a_tree_may_be_one_value() -> None:

@@ -106,6 +106,8 @@ def _security(option: str) -> str:
     key, _, value = option.partition("=")
     if key != "seccomp" or value in ("unconfined", "builtin") or value.startswith("{"):
         return option
+    if Path(value).exists() and not Path(value).is_file():
+        raise ValueError(f"security: the seccomp profile {value} is not a file")
     try:
         return f"seccomp={Path(value).read_text(encoding='utf-8')}"
     except OSError as error:
