@@ -22,6 +22,7 @@ class Torchrun(Launcher):
     """The torchrun of each node's interpreter. A rank that fails ends the job: there are no restarts."""
 
     per_node = True
+    processes = frozenset(("ssh",))
 
     def unsuitable(self, stack: Stack, mca: Iterable[str], backend: str = "") -> str | None:
         if not backend:
