@@ -276,7 +276,7 @@ class Job:
     """The processes to start for a scenario. Pure data: the same matrix and machine give the same job.
 
     `launcher` is a node without ranks that starts the job; None: the first node starts it. `scaling` is set for a cell
-    of a series over the number of ranks.
+    of a series over the number of ranks. `needs_ssh`: the launch node must reach the other nodes by ssh.
     """
 
     matrix: str
@@ -289,6 +289,7 @@ class Job:
     demand: Requirements
     launcher: Node | None = None
     scaling: Scaling | None = None
+    needs_ssh: bool = True
 
     everybody = Renamed("all_nodes")
     starter = Renamed("launch_node")

@@ -59,6 +59,7 @@ def plan(matrix: Matrix, scenario: Scenario, site: SiteFacts) -> Job:
         demand=_with_thresholds(scenario, _requirements(scenario, settings, nodes, hosts[: len(nodes)], work), nodes),
         launcher=control,
         scaling=scenario.scaling,
+        needs_ssh=launcher.needs_ssh,
     )
 
 

@@ -31,6 +31,7 @@ _GPU_FLAGS = {"cuda": "--nv", "rocm": "--rocm"}
 class Srun(Launcher):
     """The srun of the allocation that runtime slurm holds. Each node has a slurmstepd per step."""
 
+    needs_ssh = False
     processes = frozenset(("srun", "slurmstepd"))
 
     def unsuitable(self, stack: Stack, mca: Iterable[str], backend: str = "") -> str | None:
