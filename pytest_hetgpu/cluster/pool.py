@@ -13,6 +13,7 @@ from time import monotonic
 from types import SimpleNamespace
 
 from pytest_hetgpu.cluster import inspect, network
+from pytest_hetgpu.cluster.launchers import launcher_facts
 from pytest_hetgpu.cluster.ssh import NodeHandle, connect_nodes
 from pytest_hetgpu.errors import HetgpuError, NotHere
 from pytest_hetgpu.extensions.package_data import REMOTE
@@ -246,6 +247,7 @@ def _inspect(handle: NodeHandle) -> Environment:
         host = _MinimalHost(handle.member)
     environment = inspect.collect(host, inspect.request_for(handle.node))
     provisioned = {name: found(value) for name, value in handle.member.provision_facts.items()}
+    provisioned |= launcher_facts(handle.node, handle.member)
     return replace(environment, facts={**environment.facts, **provisioned}) if provisioned else environment
 
 

@@ -78,8 +78,9 @@ def _launch_request(
     # Daemons cannot use loopback, even if ranks can.
     devices = {node.hardware.fabric.netdev for node in all_nodes} - {"lo"}
     prefixes = {node.stack.prefix for node in all_nodes if node is not launch_node and node.stack}
+    stack = launch_node.stack
     return LaunchRequest(
-        launch_node.stack,
+        replace(stack, launcher=discovered.launcher or stack.launcher, version=discovered.version or stack.version),
         contexts,
         mca,
         root=discovered.root,

@@ -45,13 +45,17 @@ class Release:
 
 
 class StackFamily(KeepsOldNames, abc.ABC):
-    """A family of stacks that differ by release. `marker` is a text that only this vendor's library holds."""
+    """A family of stacks that differ by release. `marker` is a text that only this vendor's library holds.
+
+    `launcher_version` is a pattern for what its launcher prints with `--version`, whose group is the version.
+    """
 
     vendor: ClassVar[str]
     distribution: ClassVar[str]
     launchers: ClassVar[tuple[str, ...]]
     library: ClassVar[str]
     marker: ClassVar[bytes]
+    launcher_version: ClassVar[str] = ""
     releases: ClassVar[Mapping[str, Release]]
 
     at = Renamed("from_prefix")
@@ -149,6 +153,12 @@ class StackFamily(KeepsOldNames, abc.ABC):
         return Stack(name, cls.vendor, version, prefix, f"{folder}{cls.launchers[-1]}", f"{folder}python3", torch=True)
 
     @classmethod
+    def version_of_launcher(cls, printed: str) -> str:
+        """Return the version of this family's launcher from its answer to `--version`; "" for another program's."""
+        match = re.search(cls.launcher_version, printed, re.MULTILINE) if cls.launcher_version else None
+        return match[1] if match else ""
+
+    @classmethod
     def _launcher(cls, prefix: Path) -> Path | None:
         return next((path for path in (prefix / "bin" / program for program in cls.launchers) if path.exists()), None)
 
@@ -180,13 +190,17 @@ def has_distribution(prefix: Path, distribution: str) -> bool:
 
 def stack_names() -> tuple[str, ...]:
     """Return every stack that a matrix may name."""
-    return tuple(sorted(name for family in names("stacks") for name in find("stacks", family, StackFamily).releases))
+    return tuple(sorted(name for family in families() for name in family.releases))
+
+
+def families() -> tuple[type[StackFamily], ...]:
+    """Return all families."""
+    return tuple(find("stacks", family, StackFamily) for family in names("stacks"))
 
 
 def family_of(name: str) -> type[StackFamily]:
     """Return the family of a stack. Raises UsageError with the known stacks."""
-    for family in names("stacks"):
-        found = find("stacks", family, StackFamily)
-        if name in found.releases:
-            return found
+    for family in families():
+        if name in family.releases:
+            return family
     raise UsageError(f"unknown stack {name!r} {known(name, stack_names())}")
