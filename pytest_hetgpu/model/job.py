@@ -142,7 +142,8 @@ class Hardware:
 class Stack:
     """One MPI on a node: its launcher, its interpreter, and the version that ranks must report.
 
-    `torch`: its interpreter has PyTorch, as far as is known before the ranks report.
+    `torch`: its interpreter has PyTorch, as far as is known before the ranks report. `foreign_mpi4py`: library of
+    another MPI that its interpreter's mpi4py is linked with, "" if that fits.
     """
 
     name: str
@@ -152,6 +153,7 @@ class Stack:
     launcher: str
     interpreter: str
     torch: bool = False
+    foreign_mpi4py: str = ""
 
     @property
     def major(self) -> int:

@@ -11,6 +11,7 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import ClassVar
 
@@ -22,6 +23,8 @@ from pytest_hetgpu.model.old_spellings import KeepsOldNames, Renamed
 
 SYSTEM = Path("/usr")
 _PYTHONS = ("lib/python3*/site-packages", "lib/python3*/dist-packages")
+_MPI4PYS = ("local/lib/python3*/dist-packages", *_PYTHONS)
+_NEEDED = re.compile(rb"(?<=\0)libmpi[\w-]*\.so[.\d]*(?=\0)")
 _OWN_TEXT = re.compile(rb"(?<=\0)v?(\d+\.\d+\.\d+)(?:rc\d+|[ab]\d+)?(?=\0)")
 
 
@@ -113,7 +116,8 @@ class StackFamily(KeepsOldNames, abc.ABC):
             hint = f"; install it with: apt-get install {' '.join(release.packages)}" if release.packages else ""
             raise NotHere(f"stack {name} ({cls.vendor}) in {prefix} lacks {', '.join(missing)}{hint}")
         paths = str(prefix.resolve()), str(launcher), str(interpreter)
-        return Stack(name, cls.vendor, found or "", *paths, torch=has_distribution(prefix, "torch"))
+        torch, foreign = has_distribution(prefix, "torch"), cls._foreign_mpi4py(prefix)
+        return Stack(name, cls.vendor, found or "", *paths, torch=torch, foreign_mpi4py=foreign)
 
     @classmethod
     def has_release(cls, name: str, prefix: Path) -> bool:
@@ -168,6 +172,17 @@ class StackFamily(KeepsOldNames, abc.ABC):
             yield from sorted(prefix.glob(f"{folder}/{cls.library}"))
 
     @classmethod
+    def _foreign_mpi4py(cls, prefix: Path) -> str:
+        """Return the library that a prefix's mpi4py is linked with, "" if it is one of this family or not known."""
+        for packages in _MPI4PYS:
+            modules = sorted(prefix.glob(f"{packages}/mpi4py/MPI*.so"))
+            needed = {name.decode() for module in modules for name in _NEEDED.findall(module.read_bytes())}
+            if modules:  # Python takes the first of these folders
+                ours = not needed or any(fnmatchcase(name, cls.library) for name in needed)
+                return "" if ours else ", ".join(sorted(needed))
+        return ""
+
+    @classmethod
     def _version(cls, library: Path) -> str | None:
         """Return the highest version string in a library; it also contains the versions of its dependencies."""
         try:
@@ -185,6 +200,21 @@ def has_distribution(prefix: Path, distribution: str) -> bool:
         for packages in _PYTHONS
         for kind in ("dist-info", "egg-info")
         for _ in prefix.glob(f"{packages}/{distribution}-*.{kind}")
+    )
+
+
+def mpi4py_advice(stack: Stack) -> str:
+    """Return which MPI a stack's mpi4py is linked with, and the command that builds another; "" if it fits."""
+    linked = stack.foreign_mpi4py
+    if not linked:
+        return ""
+    vendor = next((one.vendor for one in families() if fnmatchcase(linked, one.library)), "another MPI")
+    folder, _, launcher = stack.launcher.rpartition("/")
+    compiler = launcher.replace("mpirun", "mpicc", 1)
+    named = compiler if folder == str(SYSTEM / "bin") else f"{folder}/{compiler}"
+    return (
+        f"the mpi4py of {stack.interpreter} is linked with {vendor} ({linked}), and stack {stack.name} is "
+        f"{stack.vendor}; build one for it: MPICC={named} pip install --no-binary mpi4py mpi4py"
     )
 
 
