@@ -100,7 +100,7 @@ def _workload(scenario: Scenario, settings: CellSettings) -> Workload:
     """
     work, own = settings.workload, settings.transport.backend
     if work.external(1):
-        return work
+        return work.with_backend(own)
     wanted = work.requested_backend
     if own and wanted and wanted != own:
         raise NotHere(

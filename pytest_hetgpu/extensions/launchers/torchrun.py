@@ -27,7 +27,8 @@ class Torchrun(Launcher):
     def unsuitable(self, stack: Stack, mca: Iterable[str], backend: str = "") -> str | None:
         if not backend:
             return (
-                "starts programs of torch.distributed; this one calls MPI: give it a backend, or transport gloo or nccl"
+                "starts programs of torch.distributed; this one calls MPI: give it transport gloo or nccl, or a "
+                "backend (a `command` that does not call MPI: `mpi: false`)"
             )
         if backend == "mpi":
             return "cannot start ranks of backend mpi, which only an mpirun makes one world"
