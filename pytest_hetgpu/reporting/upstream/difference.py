@@ -28,7 +28,7 @@ class Difference:
 def find_nearest(failing: CellRecord, cells: Iterable[CellRecord]) -> Difference | None:
     """Return the working cell of the same matrix that differs in the fewest axes; None if no cell works.
 
-    A cell that runs another program of the user says nothing about this one.
+    Cells of another program of the user do not count.
     """
     works = [
         one
