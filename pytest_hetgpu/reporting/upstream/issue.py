@@ -48,6 +48,9 @@ _IMPACTS = {
 _INTERPRETER = re.compile(r"\]\s+\S*python3?[\d.]*[\[(]|/python3?[\d.]*\(")
 
 
+# A greeting is a record whose `library` is the text of MPI_Get_library_version.
+_PACKAGE = re.compile(r'"library":"Open MPI [^"]*package: ([^,"]+)')
+_GREETINGS = 1 << 16
 _WEB_ADDRESS = re.compile(r"https?://[^\s<>\"`|\\\[\]()*]+")
 
 
@@ -151,6 +154,7 @@ def _template_values(
         #: without the MPI, which `stack` names with its version
         "beside": [one for one in _versions(cell) if not escape_markdown(outcome.stack).startswith(one)],
         "stack": escape_markdown(outcome.stack),
+        "package": _package(folder.log(cell.label)),
         "containers": (containers := list(_container_commands(job)) if job else []),
         "site_arguments": any(" --build-arg " in line for line in containers),
         "command": _portable_command(job) if job else cell_text.format_command(cell),
@@ -172,6 +176,16 @@ def _template_values(
 def _versions(cell: CellRecord) -> Iterator[str]:
     facts = cell.outcome.facts
     yield from (escape_markdown(f"{name} {facts[key]}") for key, name in _VERSION_NAMES if key in facts)
+
+
+def _package(log: Path) -> str:
+    """Return the package that an Open MPI names itself in the greeting of a rank, "" if there is none in the log."""
+    try:
+        with log.open("rb") as file:
+            found = _PACKAGE.search(file.read(_GREETINGS).decode(errors="replace"))
+    except OSError:
+        return ""
+    return escape_markdown(found[1].strip(), 200) if found else ""
 
 
 def _variables(job: Job) -> list[str]:

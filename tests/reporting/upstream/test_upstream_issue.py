@@ -129,6 +129,16 @@ def test_nodes_of_one_host_are_no_two_machines(
     assert describe_job(replace(job("mixed-ucx-allreduce"), nodes=nodes)).startswith(words)
 
 
+def test_the_package_of_open_mpi_is_how_it_was_installed(tmp_path: Path) -> None:
+    of_mpi = cell("mixed-ucx-allreduce", replace(FAILED, signature=replace(SIGNED, library="libmpi.so")))
+    assert "It is the library named above.\n" in told(tmp_path, of_mpi)
+    folder = RunFolder(tmp_path)
+    folder.prepare(of_mpi.label)
+    greeting = '{"t":"hello","library":"Open MPI v4.1.4, package: Debian OpenMPI, ident: 4.1.4"}'
+    folder.log(of_mpi.label).write_text(f"@hetgpu:0080:00000000:{greeting}\n")
+    assert "It is the library named above, of the package Debian OpenMPI.\n" in told(tmp_path, of_mpi)
+
+
 def test_a_failure_of_the_program_is_told_without_the_form_of_a_library(tmp_path: Path) -> None:
     signed = replace(SIGNED, key="ERROR-Lost-atoms@program", library=None, function=None, signal=None)
     facts = {"openmpi": "4.1.4", "ucx": "1.13.1"}
