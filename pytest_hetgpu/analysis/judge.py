@@ -18,7 +18,7 @@ from pytest_hetgpu.analysis.judges.base import (
     unavailable,
 )
 from pytest_hetgpu.analysis.judges.communicator import CommunicatorJudge
-from pytest_hetgpu.analysis.judges.completeness import CompletenessJudge
+from pytest_hetgpu.analysis.judges.completeness import CompletenessJudge, outlasting_launchers
 from pytest_hetgpu.analysis.judges.data import DataJudge
 from pytest_hetgpu.analysis.judges.devices import DevicesJudge
 from pytest_hetgpu.analysis.judges.rdma import RdmaJudge
@@ -239,6 +239,9 @@ def _run_notes(
         yield f"{run.result.left_out} bytes from the middle of its output were not kept (--hetgpu-output)"
     if run.result.unplugged and (signature is None or signature.key != LOST_INTERFACE):
         yield f"the network was removed under the job: {', '.join(run.result.unplugged)}"
+    launchers = () if run.result.timed_out or run.result.interrupted else outlasting_launchers(run)
+    if launchers:
+        yield f"processes of the launcher outlived it and were stopped: {', '.join(launchers[:5])}"
     for host, why in run.result.leased_here.items():
         yield f"{host} was leased on this machine only, so that jobs started elsewhere were not kept off it ({why})"
 

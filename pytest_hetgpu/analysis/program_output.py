@@ -43,7 +43,7 @@ def with_program_output(demand: Requirements, result: RunResult, evidence: Evide
         tool=_tool(foreign, reading, versions.get(_fact(reading.tool), "")),
         memory=reading.memory or foreign.memory,
         exit_meaning=exited,
-        absent=_absent(output.starts),
+        absent=_absent(output.starts) or _unsupported(reading, result, versions),
         measurements=tuple(_kept(measurements(reading))),
     )
     ours, connections = evidence.transports, evidence.connections
@@ -182,6 +182,14 @@ def _versions(
     fact = _fact(reading.tool)
     version = reading.version or found.get(fact) or evidence.versions.get(fact, "")
     return {**found, **({fact: version} if version and foreign.reader != "command" else {})}
+
+
+def _unsupported(reading: BenchmarkResult, result: RunResult, versions: Mapping[str, str]) -> str:
+    """Return what the program's version lacks, `mpi4py 3.1.4 has no pingpong`; "" if it ran."""
+    if not reading.unsupported or reading.rows or result.returncode == 0:
+        return ""
+    fact = _fact(reading.tool)
+    return f"{' '.join(filter(None, (fact, versions.get(fact, ''))))} has no {reading.unsupported}"
 
 
 def _absent(starts: Mapping[int, StartedProgram]) -> str:

@@ -25,9 +25,10 @@ from pytest_hetgpu.config.inventory.sources import kind_of
 from pytest_hetgpu.errors import NotHere, UsageError
 from pytest_hetgpu.extensions.runtimes.base import key_trouble, testinfra_host
 from pytest_hetgpu.extensions.runtimes.process.query import ask
-from pytest_hetgpu.extensions.stacks.base import stack_names
+from pytest_hetgpu.extensions.stacks.base import mpi4py_advice, stack_names
 from pytest_hetgpu.model.facts import Environment, Fact, FactState
 from pytest_hetgpu.model.job import Hardware, Stack
+from pytest_hetgpu.model.verdict import Kind
 from pytest_hetgpu.planning.matrix_set import MatrixSet, RunInputs
 from pytest_hetgpu.store.redaction.redact import redact
 from pytest_hetgpu.store.text import clean, printable_json
@@ -153,7 +154,15 @@ def diagnose(
     if all(fact.state is FactState.UNKNOWN for fact in environment.facts.values()):
         why = next((fact.why for fact in environment.facts.values()), "nothing was looked at")
         return Diagnosis(name, environment, trouble=why)
-    return Diagnosis(name, environment, machine_warnings(environment, name), stacks)
+    concerns = (*machine_warnings(environment, name), *_foreign_mpi4py(stacks, name))
+    return Diagnosis(name, environment, concerns, stacks)
+
+
+def _foreign_mpi4py(stacks: Sequence[Stack], name: str) -> Iterator[PreflightWarning]:
+    """Yield a warning per stack whose mpi4py is linked with another MPI. Programs without mpi4py run on it."""
+    for advice in filter(None, map(mpi4py_advice, stacks)):
+        why, _, remedy = advice.partition("; ")
+        yield PreflightWarning(Kind.LAUNCH_FAILURE, name, why, remedy, certain=False)
 
 
 def _group_by_connection(inventory: Inventory) -> dict[HostConnection, list[tuple[str, Host]]]:

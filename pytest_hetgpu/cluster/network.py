@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from pytest_hetgpu.cluster import launchers
 from pytest_hetgpu.cluster import routes as routing
 from pytest_hetgpu.config.inventory.hosts import HERE
 from pytest_hetgpu.errors import HetgpuError
@@ -63,9 +64,20 @@ def discover(
     netdev = "" if (fabric.netdev and not chosen) or node.host in HERE else interface.name
     hca = hca if _DEVICE.fullmatch(hca) else ""
     prefix = _prefix(node, member)
+    ours = node.stack is not None and seen.text(launchers.VENDOR) == node.stack.vendor
     bridges = tuple(name for name in seen.items("nics") if _kind(name, seen) == "bridge")
     return DiscoveredNode(
-        member.folder, member.uid == 0, netdev, hca, gid_index, prefix, member.allocated_host, interface, bridges
+        member.folder,
+        member.uid == 0,
+        netdev,
+        hca,
+        gid_index,
+        prefix,
+        launcher=(seen.text(launchers.PROGRAM) or "") if ours else "",
+        version=(seen.text(launchers.VERSION) or "") if ours else "",
+        host=member.allocated_host,
+        interface=interface,
+        bridges=bridges,
     )
 
 

@@ -13,6 +13,7 @@ from time import monotonic
 from types import SimpleNamespace
 
 from pytest_hetgpu.cluster import inspect, network
+from pytest_hetgpu.cluster.launchers import launcher_facts
 from pytest_hetgpu.cluster.ssh import NodeHandle, connect_nodes
 from pytest_hetgpu.errors import HetgpuError, NotHere
 from pytest_hetgpu.extensions.package_data import REMOTE
@@ -36,6 +37,8 @@ class ProvisionedPlacement:
     environments: tuple[Environment, ...]
     #: Facts of each node that only a running node can give, by its index.
     discovered: Mapping[int, DiscoveredNode]
+    #: The launch node reaches the others by ssh.
+    connected: bool = True
 
     @property
     def is_lost(self) -> bool:
@@ -65,29 +68,34 @@ class ClusterPool:
         self._meanwhile = meanwhile
         self._placements: dict[str, ProvisionedPlacement] = {}
         self._tainted: set[str] = set()
-        self._failed: dict[str, list[HetgpuError]] = {}
+        self._failed: dict[tuple[str, bool], list[HetgpuError]] = {}
         self._kinds: set[str] = set()
 
     def acquire(self, job: Job) -> ProvisionedPlacement:
-        """Return the nodes of a job; make them if they are not there or one is lost.
+        """Return the nodes of a job; make them if they are not there or one is lost, and connect them if it needs ssh.
 
-        Raise NotHere or ProvisionError. After two failures, later cells fail at once with the cached error.
+        Raise NotHere or ProvisionError. After two failures, later cells fail at once with the cached error. Failures of
+        jobs that need ssh do not count for those that do not.
         """
         key = identity(job)
-        failures = self._failed.get(key, [])
+        failures = self._failed.get((key, job.needs_ssh), [])
         if len(failures) >= MAX_FAILURES:
             raise failures[-1]
         placement = self._placements.pop(key, None)
         if placement and (_ends_within(placement, job) or placement.is_lost):
             placement.close()
             placement = None
-        if placement is None:
-            self._evict_unused(job)
-            try:
+        try:
+            if placement is None:
+                self._evict_unused(job)
                 placement = self._open(job)
-            except HetgpuError as error:
-                self._failed[key] = [*failures, error]
-                raise
+            elif job.needs_ssh and not placement.connected:
+                self._placements[key] = placement
+                _connect(placement.handles, job)
+                placement = replace(self._placements.pop(key), connected=True)
+        except HetgpuError as error:
+            self._failed[key, job.needs_ssh] = [*failures, error]
+            raise
         self._placements[key] = placement
         return placement
 
@@ -98,7 +106,7 @@ class ClusterPool:
 
     def reset_failures(self, job: Job) -> None:
         """Forget the errors that provisioning the nodes of a job raised: the next `acquire` tries again."""
-        self._failed.pop(identity(job), None)
+        self._failed.pop((identity(job), job.needs_ssh), None)
 
     def taint(self, job: Job) -> None:
         """Mark the nodes of a job as tainted by it; `evict` closes them."""
@@ -145,12 +153,12 @@ class ClusterPool:
         try:
             openers = [_opener(node, deployment) for node in job.all_nodes]
             handles += _open_all(openers, deployment, partial(self._meanwhile, job))
-            environments = _connect_and_inspect(handles, job.launch_node)
+            environments = _connect_and_inspect(handles, job)
             discovered = _discover(handles, environments)
         except BaseException:
             _close(handles, deployment)
             raise
-        return ProvisionedPlacement(tuple(handles), deployment, environments, discovered)
+        return ProvisionedPlacement(tuple(handles), deployment, environments, discovered, job.needs_ssh)
 
 
 def _discover(handles: Sequence[NodeHandle], environments: Sequence[Environment]) -> dict[int, DiscoveredNode]:
@@ -218,13 +226,18 @@ def _opener(node: Node, deployment: Deployment) -> Callable[[], NodeHandle]:
     return open_node
 
 
-def _connect_and_inspect(handles: Sequence[NodeHandle], launch_node: Node) -> tuple[Environment, ...]:
-    """Inspect all nodes while they are connected: ssh mostly waits."""
+def _connect_and_inspect(handles: Sequence[NodeHandle], job: Job) -> tuple[Environment, ...]:
+    """Inspect all nodes while they are connected, if the job needs that: ssh mostly waits."""
     with ThreadPoolExecutor(max_workers=min(16, len(handles))) as pool:
         inspections = [pool.submit(_inspect, handle) for handle in handles]
-        first = next(handle for handle in handles if handle.node.index == launch_node.index)
-        connect_nodes(first, [handle for handle in handles if handle is not first])
+        if job.needs_ssh:
+            _connect(handles, job)
         return tuple(one.result() for one in inspections)
+
+
+def _connect(handles: Sequence[NodeHandle], job: Job) -> None:
+    first = next(handle for handle in handles if handle.node.index == job.launch_node.index)
+    connect_nodes(first, [handle for handle in handles if handle is not first])
 
 
 def _inspect(handle: NodeHandle) -> Environment:
@@ -234,6 +247,7 @@ def _inspect(handle: NodeHandle) -> Environment:
         host = _MinimalHost(handle.member)
     environment = inspect.collect(host, inspect.request_for(handle.node))
     provisioned = {name: found(value) for name, value in handle.member.provision_facts.items()}
+    provisioned |= launcher_facts(handle.node, handle.member)
     return replace(environment, facts={**environment.facts, **provisioned}) if provisioned else environment
 
 

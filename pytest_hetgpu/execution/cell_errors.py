@@ -33,15 +33,22 @@ def mark_error(run: RunContext, scenario: Scenario, why: str) -> list[Property] 
     return to_properties(outcome, label=scenario.label, matrix=scenario.matrix)
 
 
-def mark_stopped(run: RunContext, job: Job) -> None:
-    """Record that an interrupt ended a cell between two launches of its job, unless it has an outcome."""
-    if (job.matrix, job.label) in run.outcomes:
+def mark_stopped(run: RunContext, cell: Job | Scenario) -> None:
+    """Record that an interrupt ended a cell before its command, or between two launches, unless it has an outcome."""
+    if (cell.matrix, cell.label) in run.outcomes:
         return
-    finding = Finding("completeness", Kind.UNKNOWN, STOPPED)
-    outcome = Outcome(Kind.UNKNOWN, Verdict.NOT_RUN, finding.why, findings=(finding,))
-    run.outcomes[job.matrix, job.label] = outcome
+    outcome = stopped()
+    run.outcomes[cell.matrix, cell.label] = outcome
     with suppress(StorageError, OSError):
-        run.journal.judged(job, outcome)
+        if isinstance(cell, Scenario):
+            run.journal.planned(cell, position=run.position(cell))
+        run.journal.judged(cell, outcome)
+
+
+def stopped(signal: str = "") -> Outcome:
+    """Return the outcome of a cell that an interrupt ended, by the name of a signal if it is known."""
+    finding = Finding("completeness", Kind.UNKNOWN, f"{STOPPED} ({signal})" if signal else STOPPED)
+    return Outcome(Kind.UNKNOWN, Verdict.NOT_RUN, finding.why, findings=(finding,))
 
 
 def mark_unrecorded(run: RunContext, scenario: Scenario, error: StorageError) -> list[Property]:

@@ -142,7 +142,8 @@ class Hardware:
 class Stack:
     """One MPI on a node: its launcher, its interpreter, and the version that ranks must report.
 
-    `torch`: its interpreter has PyTorch, as far as is known before the ranks report.
+    `torch`: its interpreter has PyTorch, as far as is known before the ranks report. `foreign_mpi4py`: library of
+    another MPI that its interpreter's mpi4py is linked with, "" if that fits.
     """
 
     name: str
@@ -152,6 +153,7 @@ class Stack:
     launcher: str
     interpreter: str
     torch: bool = False
+    foreign_mpi4py: str = ""
 
     @property
     def major(self) -> int:
@@ -276,7 +278,7 @@ class Job:
     """The processes to start for a scenario. Pure data: the same matrix and machine give the same job.
 
     `launcher` is a node without ranks that starts the job; None: the first node starts it. `scaling` is set for a cell
-    of a series over the number of ranks.
+    of a series over the number of ranks. `needs_ssh`: the launch node must reach the other nodes by ssh.
     """
 
     matrix: str
@@ -289,6 +291,7 @@ class Job:
     demand: Requirements
     launcher: Node | None = None
     scaling: Scaling | None = None
+    needs_ssh: bool = True
 
     everybody = Renamed("all_nodes")
     starter = Renamed("launch_node")

@@ -129,7 +129,7 @@ class ProgramOutput:
         tool: the program with its version.
         memory: memory that held its data, "" if not known.
         exit_meaning: meaning of its exit code, None if the code is not bad.
-        absent: nodes that lack the program, with the searched places.
+        absent: nodes that lack the program, with the searched places; or what this version of it lacks.
 
     """
 

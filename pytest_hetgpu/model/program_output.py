@@ -87,6 +87,7 @@ class BenchmarkResult:
         refuted: the text by which the program itself reports, on any rank, that its results are wrong.
         proof: the ranks that showed success, if it was not shown by all: `1 of 2 ranks`.
         unsearched: the part of the output that was not searched, and may hold a failure; "" if all was.
+        unsupported: what the command asks for and this version of the program lacks: `pingpong`, `option -V`.
 
     """
 
@@ -103,6 +104,7 @@ class BenchmarkResult:
     refuted: str = ""
     proof: str = ""
     unsearched: str = ""
+    unsupported: str = ""
     complaints = Renamed("warnings")
     unsaid = Renamed("missing_success")
     basis = Renamed("comparison_key")

@@ -35,6 +35,9 @@ class DiscoveredNode:
     gid_index: int | None = None
     #: The prefix of its MPI with links resolved.
     prefix: str = ""
+    #: The program of its launcher and that launcher's version, if it is of the stack's MPI.
+    launcher: str = ""
+    version: str = ""
     #: The host that a scheduler chose.
     host: str = ""
     #: The interface of its TCP, with the reason.
@@ -216,4 +219,8 @@ def _stack(kind: Hardware, host: Host, requested: str | None, site: SiteFacts, i
         return site.stacks[kind.stack]
     stack = family_of(kind.stack).on_other_node(kind.stack, prefix)
     discovered = site.discovered.get(index)
-    return replace(stack, prefix=discovered.prefix) if discovered and discovered.prefix else stack
+    if discovered is None:
+        return stack
+    # The ranks report the rest of the version. Nodes of one job may differ in it.
+    version = stack.version or discovered.version.partition(".")[0]
+    return replace(stack, prefix=discovered.prefix or stack.prefix, version=version)

@@ -13,6 +13,7 @@ from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.extensions.fabrics.base import GID_INDEX, FabricKind, gid_arguments, gid_needed
 from pytest_hetgpu.extensions.launchers.base import Launcher, LaunchRequest, Rendezvous
 from pytest_hetgpu.extensions.registry import find
+from pytest_hetgpu.extensions.stacks.base import mpi4py_advice
 from pytest_hetgpu.extensions.transports.base import Rendering
 from pytest_hetgpu.extensions.workloads.base import Workload
 from pytest_hetgpu.model.job import ON_DEVICE, Hardware, Job, Node, RankContext, Requirements, Scenario, Stack
@@ -65,6 +66,7 @@ def plan(matrix: Matrix, scenario: Scenario, site: SiteFacts) -> Job:
         demand=_with_thresholds(scenario, demand, nodes),
         launcher=control,
         scaling=scenario.scaling,
+        needs_ssh=launcher.needs_ssh,
     )
 
 
@@ -83,8 +85,9 @@ def _launch_request(
     # Daemons cannot use loopback, even if ranks can.
     devices = {node.hardware.fabric.netdev for node in all_nodes} - {"lo"}
     prefixes = {node.stack.prefix for node in all_nodes if node is not launch_node and node.stack}
+    stack = launch_node.stack
     return LaunchRequest(
-        launch_node.stack,
+        replace(stack, launcher=discovered.launcher or stack.launcher, version=discovered.version or stack.version),
         contexts,
         mca,
         root=discovered.root,
@@ -103,7 +106,7 @@ def _workload(scenario: Scenario, settings: CellSettings) -> Workload:
     """
     work, own = settings.workload, settings.transport.backend
     if work.external(1):
-        return work
+        return work.with_backend(own)
     wanted = work.requested_backend
     if own and wanted and wanted != own:
         raise NotHere(
@@ -154,12 +157,14 @@ def _unreachable(settings: CellSettings, nodes: Sequence[Node]) -> str | None:
 
 
 def _lacking(work: Workload, nodes: Sequence[Node]) -> str | None:
-    """Return why nodes cannot run the workload: no accelerator or no PyTorch; None if they can."""
+    """Return why nodes cannot run the workload: no accelerator, no PyTorch, a foreign mpi4py; None if they can."""
     plain = next((node.hardware.name for node in nodes if node.hardware.accelerator.platform == "cpu"), None)
     if plain and not work.external(1) and _memory(work) in ON_DEVICE:
         return f"needs an accelerator on every node, hardware {plain} is platform cpu"
     if not work.backend:
-        return None
+        foreign = (mpi4py_advice(node.stack) for node in nodes if node.stack)
+        advice = next(filter(None, foreign), "") if "mpi4py" in work.argv("", "") else ""
+        return f"needs an mpi4py of its MPI: {advice}" if advice else None
     if lacking := next((node.stack for node in nodes if node.stack and not node.stack.torch), None):
         return f"needs PyTorch, which stack {lacking.name} has not (known: openmpi-5-torch, torch)"
     return None

@@ -62,9 +62,8 @@ def find_program(name: str) -> str:
     path = os.environ.get("PATH", os.defpath)
     found = shutil.which(name, path=os.pathsep.join((path, *ELSEWHERE)))
     if not found:
-        raise AgentError(
-            f"no {name} in PATH={path}, /usr/sbin or /usr/local/sbin: install openssh-server there or in its image"
-        )
+        package = "openssh-client" if name == "ssh-keygen" else "openssh-server"
+        raise AgentError(f"no {name} in PATH, /usr/sbin or /usr/local/sbin: install {package} there or in its image")
     return str(Path(found).absolute())
 
 

@@ -108,6 +108,7 @@ def plan_lines(
     The preparation of nodes appears once per placement. `change` has each cell's job changed, as hooks do.
     """
     prepared: Job | None = None
+    connected = False
     for scenario in scenarios:
         if scenario.excluded:
             yield from ("", scenario.label)
@@ -122,8 +123,11 @@ def plan_lines(
             yield from _cleanup_lines(prepared)
             prepared = None
         if job.is_multi_host and prepared is None:
-            prepared = job
+            prepared, connected = job, job.needs_ssh
             yield from _preparation_lines(job)
+        elif job.is_multi_host and job.needs_ssh and not connected:
+            connected = True
+            yield from _connection_lines(job)
         yield from ("", scenario.label, *(f"  {line}" for line in _job_lines(job, suite)))
     if prepared:
         yield from _cleanup_lines(prepared)
@@ -139,8 +143,17 @@ def _preparation_lines(job: Job) -> Iterator[str]:
     from pytest_hetgpu.planning.shell import script
 
     yield ""
-    yield f"# placement {job.axes['placement']}: its nodes, made and joined once (started from {job.launch_node.name})"
+    made = "made and joined" if job.needs_ssh else "made"
+    yield f"# placement {job.axes['placement']}: its nodes, {made} once (started from {job.launch_node.name})"
     yield from script.preparation(job, display_path(PROGRAMS))
+
+
+def _connection_lines(job: Job) -> Iterator[str]:
+    from pytest_hetgpu.planning.shell import script
+
+    yield ""
+    yield f"# placement {job.axes['placement']}: its nodes, joined once"
+    yield from script.connect(job)
 
 
 def _cleanup_lines(job: Job) -> Iterator[str]:

@@ -13,7 +13,7 @@ from pytest_hetgpu.errors import HetgpuError, NotHere, ProvisionError, StorageEr
 from pytest_hetgpu.execution import cell_errors
 from pytest_hetgpu.model.job import Scenario
 from pytest_hetgpu.reporting import messages
-from pytest_hetgpu.session import failure_text, hooks
+from pytest_hetgpu.session import failure_text, hooks, signals
 from pytest_hetgpu.session.folder_watch import FolderWatch
 from pytest_hetgpu.session.marks import cell_of, marked
 from pytest_hetgpu.store.disk_errors import storage_errors
@@ -105,6 +105,10 @@ class CellTests:
                 cluster = self.runner.provision(scenario)
         except (NotHere, ProvisionError) as caught:
             error = caught
+        except KeyboardInterrupt:
+            with signals.deferred():
+                cell_errors.mark_stopped(self.runner.context, scenario)
+            raise
         # Outside, so that pytest does not show the chain of errors that the engine's library went through.
         if isinstance(error, ProvisionError):
             self._fail(item, scenario, error)

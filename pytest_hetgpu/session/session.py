@@ -75,7 +75,7 @@ class Session:
         if self.context is not None:
             self.stop.install()
             if not self.is_worker:
-                cells = InterruptedCells(self.config, self.stop.streams, self.context.journal)
+                cells = InterruptedCells(self.config, self.stop.streams, self.context.journal, self.tests.cells)
                 self.config.pluginmanager.register(cells, "hetgpu-in-flight")
 
     @pytest.hookimpl(tryfirst=True)

@@ -20,8 +20,24 @@ from pytest_hetgpu.store.writer_lock import writer_alive
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
+class Stopped(KeyboardInterrupt):
+    """An interrupt by a signal, with its name as the argument: `Stopped("SIGTERM")`.
+
+    pytest prints its type and text, with a place in the code if the type is KeyboardInterrupt. So it has the name of
+    pytest's own interrupt of a session: `Interrupted: stopped by SIGTERM`.
+    """
+
+    __module__ = "builtins"
+
+    def __str__(self) -> str:
+        return f"stopped by {self.args[0]}"
+
+
+Stopped.__name__ = Stopped.__qualname__ = "Interrupted"
+
+
 class GracefulShutdown:
-    """A handler by which SIGTERM and SIGHUP raise KeyboardInterrupt with their name, as Ctrl-C does without one.
+    """A handler by which SIGINT, SIGTERM and SIGHUP raise `Stopped`.
 
     All three wait for the end of a `deferred` block. `streams` are the outputs of the process: the sender of a signal
     may close them, too.
@@ -80,11 +96,11 @@ def _interrupt(number: int, _frame: FrameType | None) -> None:
         _Waiting.arrived.append(number)
         return
     _Waiting.arrived.clear()
-    raise KeyboardInterrupt(*(() if number == signal.SIGINT else (signal.Signals(number).name,)))
+    raise Stopped(signal.Signals(number).name)
 
 
 def forward(journal: Journal, number: int = signal.SIGTERM) -> None:
-    """Signal the other processes of this part of a run that have a cell in flight: they stop it and record it."""
+    """Signal the other processes of this part of a run that have a cell in flight, or waiting: they record its end."""
     with suppress(FolderLost):
         journal.check()  # afterwards `folder` is the new place of a renamed one
     for pid in running(journal.folder, journal.part) - {os.getpid()}:
@@ -95,8 +111,9 @@ def forward(journal: Journal, number: int = signal.SIGTERM) -> None:
 
 
 def running(run: Path, part: int) -> set[int]:
-    """Return the processes that started a cell in that part of the run and have not finished it, by the journal.
+    """Return the processes with a cell of that part of the run that waits or was started, and has not ended.
 
+    The journal names them.
     Only processes of live writers count: another one's number may belong to a stranger by now.
     """
     pids: dict[tuple[str, str], int] = {}
@@ -105,9 +122,10 @@ def running(run: Path, part: int) -> set[int]:
             try:
                 event = json.loads(line)
                 cell = (event["matrix"], event["scenario"])
-                if event["event"] == "started" and event["part"] == part:
+                waits = event["event"] == "waits" and event["why"]
+                if (waits or event["event"] == "started") and event["part"] == part:
                     pids[cell] = int(event["pid"])
-                elif event["event"] in ("finished", "judged"):
+                elif event["event"] in ("waits", "finished", "judged"):
                     pids.pop(cell, None)
             except (ValueError, KeyError, TypeError, OverflowError):
                 continue

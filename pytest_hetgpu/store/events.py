@@ -83,12 +83,13 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class WaitingForHost:
-    """A cell that waits for a host: `why` names the host and its holder; "" ends the wait."""
+    """A cell of process `pid` that waits for a host: `why` names the host and its holder; "" ends the wait."""
 
     matrix: str
     scenario: str
     label: str
     why: str
+    pid: int = 0
 
 
 @dataclass(frozen=True, slots=True)

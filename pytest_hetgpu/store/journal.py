@@ -134,7 +134,7 @@ class Journal:
 
     def waiting(self, cell: Job | Scenario, why: str) -> None:
         """Record that the cell waits for a host, and its holder; "" ends the wait."""
-        self._append(events.WaitingForHost(*_identity(cell), cell.label, why))
+        self._append(events.WaitingForHost(*_identity(cell), cell.label, why, os.getpid()))
 
     def started(self, cell: Job | Scenario) -> None:
         """Record that this process is about to start the cell's command."""

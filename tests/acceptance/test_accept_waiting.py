@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from junitparser import JUnitXml
 
 from pytest_hetgpu.cluster.leases.host_lock import HOST, HostLock
+from pytest_hetgpu.model.verdict import Kind, Verdict
+from pytest_hetgpu.store.cells import read_cells
 from tests.acceptance.at_a_terminal import Terminal
+from tests.acceptance.test_accept_stop import as_in_a_terminal
 
 Matrix = Callable[..., Path]
 pytestmark = pytest.mark.usefixtures("stacks")
@@ -53,6 +58,48 @@ def test_a_log_has_a_line_of_it(pytester: pytest.Pytester, busy: HostLock, worke
     assert said.startswith(f"waiting  {LABEL}  {WHY}; for ")
     assert f"ok       {LABEL}" in rest
     assert session.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("number", "workers"),
+    [
+        (signal.SIGTERM, ("-p", "no:xdist")),
+        (signal.SIGINT, ("-p", "no:xdist")),
+        (signal.SIGHUP, ("-p", "no:xdist")),
+        (signal.SIGTERM, ("-n2",)),
+        (signal.SIGINT, ("-n2",)),
+    ],
+)
+def test_a_signal_ends_the_wait_and_the_cell_is_not_run(
+    pytester: pytest.Pytester,
+    busy: HostLock,
+    latest: Callable[[], Path],
+    number: signal.Signals,
+    workers: tuple[str, ...],
+) -> None:
+    if "-n2" in workers:
+        pytest.importorskip("xdist.plugin")
+    command = (*ARGV, *workers, "--junitxml", "own.xml")
+    with subprocess.Popen(
+        command,
+        cwd=pytester.path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        preexec_fn=as_in_a_terminal,  # noqa: PLW1509 - no other thread of this process takes a lock
+    ) as session:
+        assert session.stdout
+        assert any("waits for host" in line for line in session.stdout)
+        session.send_signal(number)
+        rest = session.stdout.read()
+    assert session.returncode == 2
+    assert f"not run  {LABEL} the run was stopped ({number.name})" in rest
+    assert f" Interrupted: stopped by {number.name} " in rest
+    assert "KeyboardInterrupt" not in rest
+    assert "signals.py" not in rest
+    (cell,) = read_cells(latest())
+    assert (cell.outcome.kind, cell.outcome.verdict) == (Kind.UNKNOWN, Verdict.NOT_RUN)
+    assert [len(case.result) for suite in JUnitXml.fromfile(str(pytester.path / "own.xml")) for case in suite] == [1]
 
 
 BEHIND_TLS = """\

@@ -128,3 +128,31 @@ def test_a_word_of_success_is_missed_only_of_a_program_that_came_to_its_end(
     found = judged(text, program, run=run)
     assert found.kind is kind, found
     assert ("which marks success" in found.why) is (kind is Kind.WRONG_RESULT)
+
+
+def test_a_version_without_the_benchmark_is_skipped(judged: Judged) -> None:
+    argv = ("{python}", "-m", "mpi4py", "-m", "mpi4py.bench", "pingpong")
+    asked = foreign(argv=argv, reader="mpi4py_bench", check=False)
+    text = greetings(versions={"mpi4py": "3.1.4"}) + PROOF
+    refused = "usage: __main__ [options] <command> [args]\n__main__: error: unknown command 'pingpong'\n"
+    found = judged(text + refused, asked, [MessagePoint(8, "")], code=2)
+    assert (found.kind, found.verdict, found.why) == (
+        Kind.SKIPPED,
+        Verdict.NOT_RUN,
+        "mpi4py 3.1.4 has no pingpong",
+    )
+    # A word that the workload did not say, and a run that went on, are no lack of the version.
+    other = refused.replace("pingpong", "pingpang")
+    assert judged(text + other, asked, [MessagePoint(8, "")], code=2).kind is Kind.ERROR
+    assert judged(text + refused, asked, [MessagePoint(8, "")]).kind is Kind.ERROR
+
+
+def test_a_version_without_the_check_is_skipped(judged: Judged) -> None:
+    argv = ("ucx_perftest", "node0", "-t", "tag_lat", "-V")
+    asked = foreign(argv=argv, reader="ucx_perftest", layer="ucx")
+    text = greetings(versions={"ucx": "1.13.1"}) + PROOF + "ucx_perftest: invalid option -- 'V'\n"
+    found = judged(text, asked, [MessagePoint(8, "")], code=1)
+    assert found.kind is Kind.SKIPPED
+    assert found.why.startswith("ucx 1.13.1 has no option -V, which checks the data")
+    unchecked = foreign(argv=argv[:-1], reader="ucx_perftest", layer="ucx", check=False)
+    assert judged(text, unchecked, [MessagePoint(8, "")], code=1).kind is Kind.ERROR

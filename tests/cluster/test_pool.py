@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -228,6 +228,39 @@ def test_who_cannot_be_reached_by_ssh_is_named_with_the_reason(site: Site) -> No
     )
     assert caught.value.log == ("Connection closed",)
     assert all(member.closed for member in site.opened)
+
+
+def by_srun() -> Job:
+    return replace(job(), needs_ssh=False)
+
+
+def test_nodes_are_connected_when_the_first_job_needs_ssh(site: Site) -> None:
+    pool = ClusterPool("run")
+    pool.acquire(by_srun())
+    starter = next(member for member in site.opened if member.node.index == 0)
+    assert "ssh_config" not in starter.files
+    pool.acquire(job())
+    assert "ssh_config" in starter.files
+    starter.files.clear()
+    pool.acquire(by_srun())
+    pool.acquire(job())
+    assert "ssh_config" not in starter.files
+    assert len(site.opened) == 2
+
+
+@pytest.mark.parametrize("first", [job, by_srun])
+def test_nodes_that_refuse_ssh_run_the_jobs_that_do_without(site: Site, first: Callable[[], Job]) -> None:
+    site.refuses = b"Permission denied"
+    pool = ClusterPool("run")
+    if first is by_srun:
+        pool.acquire(by_srun())
+    for _ in range(3):
+        with pytest.raises(ProvisionError, match="Permission denied"):
+            pool.acquire(job())
+    kept = pool.acquire(by_srun())
+    assert pool.acquire(by_srun()) is kept
+    pool.close()
+    assert all(member.closed == 1 for member in site.opened)
 
 
 def test_nodes_are_looked_at_without_testinfra_too(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -119,6 +119,22 @@ def test_what_was_seen_fills_in_what_the_matrix_leaves_open(plans: Plans) -> Non
     assert "/tmp/hetgpu-b/programs/allreduce.py" in line
 
 
+def test_the_launcher_and_its_release_are_those_of_the_node(plans: Plans) -> None:
+    text = TEXT.replace(
+        "one: {runtime: docker, image: one}", "one: {runtime: docker, image: one, mpi: {stack: openmpi-system}}"
+    )
+    debian = DiscoveredNode(launcher="mpirun.openmpi", version="4.1.4")
+    job = plans("pair-ob1-allreduce", replace(SITE, discovered={0: debian, 1: DiscoveredNode()}), text)
+    assert job.command.argv[0] == "mpirun.openmpi"
+    assert "plm_rsh_agent" in job.command.argv
+    assert "--prtemca" not in job.command.argv
+    assert job.nodes[0].stack
+    # Later cells of the placement are planned before the node is known: the same nodes serve them.
+    assert (job.nodes[0].stack.launcher, job.nodes[0].stack.version) == ("mpirun", "4")
+    unseen = plans("pair-ob1-allreduce", SITE, text)
+    assert (unseen.command.argv[0], "--prtemca" in unseen.command.argv) == ("mpirun", True)
+
+
 def test_tcp_between_hosts_that_nobody_has_seen_is_pinned_to_nothing(plans: Plans) -> None:
     """Loopback leads to no other host."""
     unseen = replace(SITE, inventory=AWS)

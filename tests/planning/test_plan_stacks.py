@@ -89,6 +89,17 @@ def test_a_transport_that_the_stack_has_not_is_not_run(plans: Plans) -> None:
     assert job.demand.facts == {"mpich": "5.0.2", "stack": "mpich", "memory": "host"}
 
 
+def test_an_mpi4py_of_another_mpi_runs_no_program_that_uses_it(plans: Plans) -> None:
+    facts = ALL
+    foreign = {name: replace(stack, foreign_mpi4py="libmpi.so.12") for name, stack in facts.stacks.items()}
+    with pytest.raises(NotHere) as caught:
+        plans("two-ob1-pairs", TEXT, replace(facts, stacks=foreign))
+    assert "pairs needs an mpi4py of its MPI: the mpi4py of " in str(caught.value)
+    assert str(caught.value).endswith("pip install --no-binary mpi4py mpi4py")
+    text = TEXT.replace("  workload:\n", "  workload:\n    own: {kind: command, argv: [/opt/app], check: false}\n")
+    assert "/opt/app" in plans("two-ob1-own", text, replace(facts, stacks=foreign)).command.argv
+
+
 @pytest.mark.parametrize(("cell", "names"), [("two", "pml"), ("mixed", "pml, pml_base_verbose")])
 def test_mca_parameters_are_not_dropped_in_silence(plans: Plans, cell: str, names: str) -> None:
     text = TEXT + "  stack: [mpich]\n  tuning: {a: {mca: {pml: ucx}}}\n"

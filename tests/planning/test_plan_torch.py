@@ -9,6 +9,7 @@ import pytest
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.model.job import Job, Stack
 from pytest_hetgpu.model.records import MessagePoint
+from tests.document_blocks import blocks
 from tests.planning.plan_cases import SITE, Plans, plans
 
 __all__ = ["plans"]
@@ -37,7 +38,8 @@ axes:
     ddp_train: {hidden: 16}
     pi_trapezoid: {}
     own: {kind: command, argv: [./train], mpi: false, check: false}
-    own-mpi: {kind: command, argv: [./train], check: false}
+    own-mpi: {kind: command, argv: [./train], mpi: true, check: false}
+    own-any: {kind: command, argv: [./train], check: false}
   launcher: {mpirun: {launcher: mpirun}, torchrun: {launcher: torchrun}}
 """
 
@@ -122,7 +124,26 @@ def test_torchrun_starts_a_program_of_the_user_that_is_none_of_mpi(plans: Plans)
     argv = job(plans, "two-gloo-own-torchrun").command.argv
     assert argv[-3:] == ("/p/run_external.py", "--", "./train")
     assert {"GLOO_SOCKET_IFNAME=lo", "OMP_NUM_THREADS=1"} <= {*argv}
-    with pytest.raises(NotHere, match="this one calls MPI"):
+    with pytest.raises(NotHere, match="this one calls MPI: .* `mpi: false`"):
         job(plans, "two-gloo-own-mpi-torchrun")
     with pytest.raises(NotHere, match="this one calls MPI"):
         job(plans, "two-ob1-own-torchrun")
+
+
+@pytest.mark.parametrize("launcher", ["torchrun", "mpirun"])
+def test_over_a_transport_of_torch_a_program_of_the_user_is_none_of_mpi(plans: Plans, launcher: str) -> None:
+    named, inferred = (job(plans, f"two-gloo-{name}-{launcher}") for name in ("own", "own-any"))
+    assert inferred.demand.external
+    assert inferred.demand.external == named.demand.external
+    assert inferred.command.argv[-1] == "./train"
+    over_mpi = job(plans, "two-ob1-own-any-mpirun")
+    assert over_mpi.demand.external
+    assert over_mpi.demand.external.proof
+
+
+def test_the_script_of_the_documents_is_planned(plans: Plans) -> None:
+    (text,) = (block.text for block in blocks() if block.place.startswith("docs/reference/torch.md"))
+    torch = Stack("torch", "torch", "2.13.0", "/t", "/t/bin/torchrun", "/t/bin/python", torch=True)
+    found = plans("two-gloo-train", text, site=replace(SITE, stacks={"torch": torch}, programs="/p"))
+    assert found.command.argv[:2] == ("/t/bin/python", "/p/torchruns.py")
+    assert found.command.argv[-2:] == ("/t/bin/python", "/opt/train.py")

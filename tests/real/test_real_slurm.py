@@ -153,6 +153,25 @@ def test_ranks_get_what_they_need_of_nodes_that_others_use_too(
         other.stdin.close()
 
 
+def test_srun_needs_no_sshd_on_the_nodes(
+    lacking: Lacking, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if lack := slurm.lacks():
+        lacking("slurm", lack)
+    by = "mpirun}, srun: {launcher: srun"
+    pytester.path.joinpath("nodes.yaml").write_text(HEAD % ("[one, one]", ALLREDUCE, by))
+    with slurm.running() as made:
+        made.hide("sshd")
+        for name in ("SLURM_CONF", "PATH"):
+            monkeypatch.setenv(name, made.env[name])
+        assert pytester.runpytest_subprocess(*OPTIONS, timeout=200).ret == 1
+    by_ssh, by_srun = properties(pytester.path / "reports").values()
+    assert by_srun["outcome"] == "passed"
+    assert (by_ssh["outcome"], by_ssh["signature"]) == ("launch_failure", "not-ready@sshd")
+    missing = "no sshd in PATH, /usr/sbin or /usr/local/sbin: install openssh-server there or in its image"
+    assert by_ssh["why"].startswith(f"not-ready@sshd: node1: {missing}")
+
+
 def test_munge_that_is_down_is_named(run: Run, cluster: slurm.Cluster, pytester: pytest.Pytester) -> None:
     cluster.kill("munged")
     # As it leaves it when it is stopped: at a socket that nobody serves, clients knock for 50 s.

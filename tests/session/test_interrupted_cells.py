@@ -12,8 +12,10 @@ from typing import Any, Literal
 
 import pytest
 
+from pytest_hetgpu.model.job import Scenario
 from pytest_hetgpu.session.closed_terminal import OutputStreams
 from pytest_hetgpu.session.interrupted_cells import InterruptedCells
+from pytest_hetgpu.session.signals import Stopped
 from pytest_hetgpu.store.journal import Journal
 from tests.reporting.report_samples import job
 
@@ -70,10 +72,28 @@ def test_a_report_on_its_way_is_waited_for(controller: Controller, tmp_path: Pat
     assert controller.cells is not None
     with closing(Journal(tmp_path, "gw0")) as worker:
         worker.started(job("a"))
-        controller.cells.pytest_keyboard_interrupt()
+        controller.cells.pytest_keyboard_interrupt(SimpleNamespace(value=KeyboardInterrupt()))
         finish = threading.Thread(target=controller.cells.pytest_sessionfinish)
         finish.start()
         controller.queue.put(("testreport", {"node": None, "rep": report("a")}))
         finish.join()
     assert cut(controller) == ["test_it.py::test_cell[a]"]
     assert controller.reports[-1].longrepr == ("test_it.py", 1, "Skipped: the run was stopped")
+
+
+def test_a_cell_that_was_not_ready_yet_is_cut_with_the_signal(tmp_path: Path) -> None:
+    controller = Controller()
+    with closing(Journal(tmp_path, "main")) as journal:
+        cells = [Scenario("m", name, name, (), ()) for name in ("a", "b")]
+        interrupted = controller.cells = InterruptedCells(controller, OutputStreams(), journal, cells)
+        for name in ("a", "b", "other"):
+            interrupted.pytest_runtest_logstart(f"test_it.py::test_cell[{name}]", ("test_it.py", 1, name))
+        skipped = report("b")
+        skipped.outcome = "skipped"
+        controller.logged(skipped)
+        interrupted.pytest_keyboard_interrupt(SimpleNamespace(value=Stopped("SIGTERM")))
+        interrupted.pytest_sessionfinish()
+    last = controller.reports[-1]
+    assert cut(controller) == ["test_it.py::test_cell[b]", "test_it.py::test_cell[a]"]
+    assert last.longrepr == ("test_it.py", 1, "Skipped: the run was stopped (SIGTERM)")
+    assert dict(last.user_properties)["verdict"] == "not_run"

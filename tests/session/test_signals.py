@@ -62,10 +62,8 @@ def stop() -> Iterator[GracefulShutdown]:
 
 
 @pytest.mark.usefixtures("stop")
-@pytest.mark.parametrize(
-    ("number", "args"), [(signal.SIGINT, ()), (signal.SIGTERM, ("SIGTERM",)), (signal.SIGHUP, ("SIGHUP",))]
-)
-def test_a_postponed_signal_takes_effect_at_the_end(number: signal.Signals, args: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_postponed_signal_takes_effect_at_the_end(number: signal.Signals) -> None:
     reached = []
 
     def interrupted() -> None:
@@ -76,7 +74,8 @@ def test_a_postponed_signal_takes_effect_at_the_end(number: signal.Signals, args
 
     with pytest.raises(KeyboardInterrupt) as caught:
         interrupted()
-    assert (caught.value.args, reached) == (args, ["the end"])
+    assert (caught.value.args, reached) == ((number.name,), ["the end"])
+    assert caught.exconly() == f"Interrupted: stopped by {number.name}"
     with deferred():
         reached.append("once")
 
@@ -130,3 +129,11 @@ def test_what_an_earlier_part_left_in_flight_is_nobody_s_any_more(tmp_path: Path
         assert running(tmp_path, 1) == {os.getpid()}
         journal.judged(job("b"), PASSED)
         assert running(tmp_path, 1) == set()
+
+
+def test_a_cell_that_waits_for_a_host_is_in_flight(tmp_path: Path) -> None:
+    with closing(Journal(tmp_path, "gw0")) as journal:
+        journal.waiting(job("a"), "waits for host gpu1")
+        assert running(tmp_path, 0) == {os.getpid()}
+        journal.waiting(job("a"), "")
+        assert running(tmp_path, 0) == set()

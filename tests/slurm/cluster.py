@@ -187,6 +187,15 @@ class Cluster:
         for each in {"lo", device}:
             _ip("link", "set", each, "up", before=_enter(inside))
 
+    def hide(self, program: str) -> None:
+        """Makes the nodes lack a program until they end."""
+        path = Path(shutil.which(program, path=os.pathsep.join(_BIN)) or "").resolve()
+        nothing = self.folder / "nothing"
+        nothing.touch()
+        for name in NODES:
+            inside = ("nsenter", "-t", self._inside(self.daemons[name]), "-m")
+            subprocess.run((*inside, "mount", "--bind", str(nothing), str(path)), check=True)
+
     def end(self, name: str) -> None:
         """Stops a daemon as its service manager does."""
         self.daemons[name].terminate()

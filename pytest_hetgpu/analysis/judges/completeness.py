@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from pytest_hetgpu.analysis.judges.base import (
@@ -19,9 +20,31 @@ from pytest_hetgpu.analysis.judges.base import (
     rank_failed_first,
     signal_name,
 )
+from pytest_hetgpu.extensions.launchers.base import Launcher
+from pytest_hetgpu.extensions.registry import find, names
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.outcome import STOPPED
 from pytest_hetgpu.model.verdict import Kind
+
+_SURVIVOR = re.compile(r"(?P<name>.+) \(\d+\)(?: on .+)?")
+_LENGTH = 15  # characters of a process's name that Linux keeps (TASK_COMM_LEN)
+
+
+def outlasting_launchers(run: FinishedRun) -> tuple[str, ...]:
+    """Return the survivors that are processes of a launcher: an ssh, a proxy, a daemon.
+
+    They end after the launcher, and on a busy machine late. A program of the job with such a name is no launcher's. A
+    process that even KILL did not end is not among them.
+    """
+    started = {token.rpartition("/")[2] for token in run.job.command.argv[1:]}
+    own = {name[:_LENGTH] for name in _launcher_processes() - started}
+    found = ((one, _SURVIVOR.fullmatch(one)) for one in run.result.survivors)
+    return tuple(one for one, match in found if match and match["name"][:_LENGTH] in own)
+
+
+def _launcher_processes() -> frozenset[str]:
+    launchers = (find("launchers", name, Launcher) for name in names("launchers"))  # type: ignore[type-abstract]
+    return frozenset().union(*(launcher.processes for launcher in launchers))
 
 
 def _is_verdict(signature: Signature) -> bool:
@@ -54,8 +77,9 @@ class CompletenessJudge(Judge):
                 Kind.ERROR, f"the launcher ended with exit code {result.returncode}", Precedence.INDIRECT
             )
         yield from self._ranks(run)
-        if result.survivors:
-            survivors = ", ".join(result.survivors[:5])
+        launchers = outlasting_launchers(run)
+        if ranks := [one for one in result.survivors if one not in launchers]:
+            survivors = ", ".join(ranks[:5])
             yield self.finding(
                 Kind.ERROR, f"processes outlived their launcher and had to be stopped: {survivors}", Precedence.INDIRECT
             )

@@ -9,9 +9,10 @@ from pytest_hetgpu.model.verdict import Kind
 
 
 class ToolJudge(Judge):
-    """A cell is skipped if its program is not on its nodes. An exit code with a meaning of its own becomes a finding.
+    """A cell is skipped if its nodes lack its program, or have a version that lacks what the cell asks for.
 
-    `DataJudge` reports wrong results, `CompletenessJudge` missing ones.
+    An exit code with a meaning of its own becomes a finding. `DataJudge` reports wrong results, `CompletenessJudge`
+    missing ones.
     """
 
     name = "tool"

@@ -19,6 +19,7 @@ from pytest_hetgpu.config.inventory.file import Address
 from pytest_hetgpu.errors import NotHere, UsageError
 from pytest_hetgpu.extensions.runtimes.process.query import ask
 from pytest_hetgpu.extensions.runtimes.traits.first_matrix import BATCH, ENGINE_VERSION, ENGINES, PARTITIONS
+from pytest_hetgpu.extensions.stacks.base import mpi4py_advice
 from pytest_hetgpu.model.external_program import PYTHON
 from pytest_hetgpu.model.facts import Environment
 from pytest_hetgpu.model.job import Stack
@@ -139,8 +140,9 @@ def _environment(stack: Stack | None) -> Environment:
 
 
 def _stack(stack: Stack, environment: Environment) -> FoundStack:
-    transports = transports_of(stack.vendor, environment) if stack.vendor != "PyTorch" else ()
-    return FoundStack(stack.name, f"{stack.vendor} {stack.version}", stack.prefix, transports, stack.torch)
+    unusable = mpi4py_advice(stack)
+    transports = transports_of(stack.vendor, environment) if stack.vendor != "PyTorch" and not unusable else ()
+    return FoundStack(stack.name, f"{stack.vendor} {stack.version}", stack.prefix, transports, stack.torch, unusable)
 
 
 def _partitions() -> list[str]:
@@ -160,8 +162,10 @@ def _engine() -> str:
 def report(found: FoundMachine) -> Iterator[str]:
     """Yield a line for each thing that was looked for."""
     for stack in found.stacks:
-        has = ", ".join(stack.transports) or "no MPI"
-        yield f"MPI       {stack.name}: {stack.release} in {stack.prefix or '/usr'}, with {has}"
+        has = "left out" if stack.unusable else f"with {', '.join(stack.transports) or 'no MPI'}"
+        yield f"MPI       {stack.name}: {stack.release} in {stack.prefix or '/usr'}, {has}"
+        if stack.unusable:
+            yield f"          {stack.unusable}"
     if not found.stacks:
         yield "MPI       none: the cells print how to install one"
     gpus = found.gpus

@@ -14,13 +14,17 @@ _PLATFORMS = ("cuda", "rocm")
 
 @dataclass(frozen=True, slots=True)
 class FoundStack:
-    """One MPI: its name in matrices, its release in words, its folder, and the names of the transports that it has."""
+    """One MPI: its name in matrices, its release in words, its folder, and the names of the transports that it has.
+
+    `unusable` is the reason why our workloads cannot run on it, "" if they can.
+    """
 
     name: str
     release: str
     prefix: str
     transports: tuple[str, ...]
     torch: bool = False
+    unusable: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,17 +62,21 @@ class FoundMachine:
 
 
 def transports_of(vendor: str, environment: Environment) -> tuple[str, ...]:
-    """Return the names of the transports that an MPI has, by the facts about it; `auto` and `shm` are in each."""
+    """Return the names of the transports that an MPI has, by the facts about it; `auto` is in each.
+
+    `shm` is in each but MPICH whose only device is ch4:ucx: it is built without shared memory of its own.
+    """
     providers = environment.items("libfabric.providers")
     if vendor == OPEN_MPI:
         pml = environment.items("openmpi.pml")
         tcp = {"ob1-tcp": "ob1" in pml and "tcp" in environment.items("openmpi.btl"), "ucx-tcp": "ucx" in pml}
-        ofi = "ofi" in environment.items("openmpi.mtl")
+        ofi, shm = "ofi" in environment.items("openmpi.mtl"), True
     else:
         device = environment.text("mpich.device") or ""
         tcp, ofi = {"ucx-tcp": "ucx" in device}, "ofi" in device
+        shm = device != "ch4:ucx" or "--with-ch4-shmmods=" in (environment.text("mpich.configure") or "")
     tcp["ofi-tcp"] = ofi and "tcp" in providers
-    return ("auto", "shm", *(name for name, there in tcp.items() if there))
+    return ("auto", *(("shm",) if shm else ()), *(name for name, there in tcp.items() if there))
 
 
 def gpus_of(environment: Environment) -> FoundGpus | None:

@@ -56,6 +56,10 @@ def _matrix(found: FoundMachine) -> Iterator[str]:
     for name in _stacks(found):
         about = releases.get(name, "not here yet: its cells print how to install it")
         yield f"  {name}: {{mpi: {{stack: {name}}}}}  # {about}"
+    for stack in found.stacks:
+        if stack.unusable:
+            yield f"  # {stack.name} is left out: {one_line(stack.unusable)}"
+            yield f"  # A workload `command` without mpi4py runs on {{mpi: {{stack: {stack.name}}}}} as it is."
     yield from _other_hardware(found)
     yield ""
     yield "axes:"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
+from pytest_hetgpu.cluster.launchers import PROGRAM, VENDOR, VERSION
 from pytest_hetgpu.cluster.preflight.warning import CheckedJob, CheckedNode, PreflightWarning, torch_backend
 from pytest_hetgpu.model.facts import FactState
 from pytest_hetgpu.model.verdict import Kind
@@ -22,6 +23,7 @@ def warnings(cell: CheckedJob) -> Iterator[PreflightWarning]:
     for member in cell.ranked:
         for rule in (_stack, _components, _unresolved, _modules, _torch, _mpi4py, _nccl, _shared_memory, _cma):
             yield from rule(cell, member)
+    yield from _launcher(cell)
     yield from _clocks(cell)
     yield from _majors(cell)
     yield from _ucx_versions(cell)
@@ -35,6 +37,20 @@ def _stack(cell: CheckedJob, member: CheckedNode) -> Iterator[PreflightWarning]:
         why = f"there is no {stack.vendor}: {member.environment.fact(fact).why}"
         remedy = f"install {stack.vendor} {stack.version}, or give its folder as `prefix`"
         yield PreflightWarning(Kind.LAUNCH_FAILURE, member.name, why, remedy)
+
+
+def _launcher(cell: CheckedJob) -> Iterator[PreflightWarning]:
+    """Yield a warning if the launcher of the node that starts the job is of another MPI or release than its stack."""
+    starter = cell.starter
+    stack, seen = starter.node.stack or cell.job.demand.stack, starter.environment
+    program, vendor, version = (seen.text(fact) or "" for fact in (PROGRAM, VENDOR, VERSION))
+    if not program or cell.job.command.argv[0] not in (program, stack.launcher):
+        return
+    if vendor != stack.vendor or stack.major not in (0, int(_number(version, 1)[0])):
+        wanted = f"{stack.vendor} {stack.version}".rstrip()
+        why = f"its {program.rpartition('/')[2]} is {vendor} {version}, the stack {stack.name} is {wanted}"
+        remedy = f"give it the stack that it has, or install {wanted}, or give its folder as `prefix`"
+        yield PreflightWarning(Kind.LAUNCH_FAILURE, starter.name, why, remedy)
 
 
 def _clocks(cell: CheckedJob) -> Iterator[PreflightWarning]:
@@ -193,7 +209,7 @@ def _cma(cell: CheckedJob, member: CheckedNode) -> Iterator[PreflightWarning]:
 def _majors(cell: CheckedJob) -> Iterator[PreflightWarning]:
     """Yield warnings about daemons of different major versions, which do not understand each other."""
     vendor = cell.job.demand.stack.vendor
-    starter = cell.members[-1] if cell.job.launcher else cell.members[0]
+    starter = cell.starter
     fact = _FACTS.get(vendor, "")
     theirs = starter.environment.text(fact)
     for member in cell.members:

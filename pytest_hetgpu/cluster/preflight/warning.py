@@ -81,6 +81,11 @@ class CheckedJob:
         return tuple(member for member in self.members if member.node.ranks)
 
     @property
+    def starter(self) -> CheckedNode:
+        """The node that starts the job."""
+        return self.members[-1] if self.job.launcher else self.members[0]
+
+    @property
     def spread(self) -> bool:
         """Whether ranks are on several nodes."""
         return len(self.ranked) > 1

@@ -55,9 +55,15 @@ class LaunchRequest:
 
 
 class Launcher(KeepsOldNames, abc.ABC):
-    """One way to start ranks. `per_node`: each node starts on its own, and its ranks may not be consecutive."""
+    """One way to start ranks. `per_node`: each node starts on its own, and its ranks may not be consecutive.
+
+    `needs_ssh`: it reaches the other nodes by `LaunchRequest.ssh_config`. `processes` are the names of its own
+    processes beside the ranks, on the launch node and on the others.
+    """
 
     per_node: ClassVar[bool] = False
+    needs_ssh: ClassVar[bool] = True
+    processes: ClassVar[frozenset[str]] = frozenset()
     apart = Renamed("per_node")
 
     def unsuitable(self, stack: Stack, mca: Iterable[str], backend: str = "") -> str | None:

@@ -29,7 +29,18 @@ OPEN_MPI, MPICH = "Open MPI", "MPICH"
 
 
 class Mpirun(Launcher):
-    """The mpirun of the stack."""
+    """The mpirun of the stack.
+
+    It starts its daemons by ssh, or by srun inside an allocation of Slurm. They end after it, on a busy machine late.
+    """
+
+    processes = frozenset(
+        (
+            *("mpirun", "mpirun.openmpi", "mpirun.mpich", "mpiexec", "mpiexec.hydra", "ssh", "srun"),
+            *("orterun", "orted", "prterun", "prte", "prted"),
+            *("hydra_pmi_proxy", "hydra_bstrap_proxy"),
+        )
+    )
 
     def unsuitable(self, stack: Stack, mca: Iterable[str], backend: str = "") -> str | None:
         if stack.vendor not in (OPEN_MPI, MPICH):

@@ -30,7 +30,10 @@ _GPU_FLAGS = {"cuda": "--nv", "rocm": "--rocm"}
 
 
 class Srun(Launcher):
-    """The srun of the allocation that runtime slurm holds."""
+    """The srun of the allocation that runtime slurm holds. Each node has a slurmstepd per step."""
+
+    needs_ssh = False
+    processes = frozenset(("srun", "slurmstepd"))
 
     def unsuitable(self, stack: Stack, mca: Iterable[str], backend: str = "") -> str | None:
         names = ", ".join(sorted(mca))

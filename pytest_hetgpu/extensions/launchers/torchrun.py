@@ -22,11 +22,13 @@ class Torchrun(Launcher):
     """The torchrun of each node's interpreter. A rank that fails ends the job: there are no restarts."""
 
     per_node = True
+    processes = frozenset(("ssh",))
 
     def unsuitable(self, stack: Stack, mca: Iterable[str], backend: str = "") -> str | None:
         if not backend:
             return (
-                "starts programs of torch.distributed; this one calls MPI: give it a backend, or transport gloo or nccl"
+                "starts programs of torch.distributed; this one calls MPI: give it transport gloo or nccl, or a "
+                "backend (a `command` that does not call MPI: `mpi: false`)"
             )
         if backend == "mpi":
             return "cannot start ranks of backend mpi, which only an mpirun makes one world"

@@ -1,6 +1,6 @@
 """mpi4py.bench: pingpong, ringtest, futures and helloworld.
 
-Formats: src/mpi4py/bench.py of mpi4py 3.0 to 4.1.
+Formats: src/mpi4py/bench.py of mpi4py 3.0 to 4.1. Release 3 has helloworld and ringtest only.
 
 MB/s are 1e6 bytes per second; `Time Mean [s]` is half of a round trip. A pingpong has two ranks in any world, or one
 that plays with itself. `--no-stats` leaves size and bandwidth, `--no-header` no header at all. Rank 0 times a ringtest
@@ -24,6 +24,7 @@ _WORKERS = re.compile(r"# (\w+) - (\d{1,9}) workers, (\d{1,9}) tasks/worker")
 _ROW = re.compile(r"(?P<size>\d+)\s+(?P<value>\S+)(?: \| (?P<mean>\S+) \S{1,8} (?P<deviation>\S+)\s+(?P<samples>\d+))?")
 _RING = re.compile(r"time for (\d+) loops = (\S+) seconds \((\d+) processes, (\d+) bytes\)")
 _HELLO = re.compile(r"Hello, World! I am process +(\d+) of (\d+) on ")
+_UNKNOWN = re.compile(r"\S+: error: unknown command '(\w+)'")
 _DIFFERS = "received message does not match"
 
 
@@ -42,6 +43,7 @@ class Mpi4pyBenchParser(OutputParser):
         self._alone = 0
         self._hello = 0
         self._failed = ""
+        self._unsupported = ""
 
     @classmethod
     def measures(cls, asked: ParseRequest) -> str:
@@ -68,6 +70,8 @@ class Mpi4pyBenchParser(OutputParser):
             self._failed = self._failed or text[:200]
         elif text[:1].isdigit():
             self._row(text, number)
+        elif (found := _UNKNOWN.fullmatch(text)) and found[1] in self.request.argv:
+            self._unsupported = found[1]
 
     def finish(self) -> BenchmarkResult:
         if not (self._hello and not self._header):
@@ -82,7 +86,8 @@ class Mpi4pyBenchParser(OutputParser):
         # The warning is on stderr, so it may be before or after the line.
         wrong = 1 if self._failed else 0
         rows = tuple(replace(row, wrong=wrong) if row.operation == "ringtest" else row for row in self.rows)
-        return BenchmarkResult(self.tool, "", rows, self.warnings.texts, (self._failed,) if self._failed else ())
+        failed = (self._failed,) if self._failed else ()
+        return BenchmarkResult(self.tool, "", rows, self.warnings.texts, failed, unsupported=self._unsupported)
 
     def _row(self, text: str, line: int) -> None:
         found = _ROW.fullmatch(text)

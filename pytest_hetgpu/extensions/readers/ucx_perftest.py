@@ -38,6 +38,8 @@ _OPERATIONS = (
     ("am", "active_message"),
     ("active message", "active_message"),
 )
+# glibc's getopt prints it.
+_NO_CHECK = "invalid option -- 'V'"
 
 
 class UcxPerftestParser(OutputParser):
@@ -56,6 +58,7 @@ class UcxPerftestParser(OutputParser):
         self._batch = ""
         self._latest: tuple[list[str], int, bool] | None = None
         self._invalid = ""
+        self._unsupported = ""
 
     @classmethod
     def measures(cls, asked: ParseRequest) -> str:
@@ -80,6 +83,8 @@ class UcxPerftestParser(OutputParser):
             self._batch = found[1]
         elif _INVALID in text:
             self._invalid = text[:200]
+        elif _NO_CHECK in text and "-V" in self.request.argv:
+            self._unsupported = "option -V, which checks the data (with `check: false` only numbers are required)"
         elif self._header:
             self._row(text, number)
 
@@ -91,7 +96,9 @@ class UcxPerftestParser(OutputParser):
             self.warnings.add("the server's output alone: the client prints the figures")
         memory = " to ".join(dict.fromkeys(filter(None, (self._box.get("Send memory"), self._box.get("Recv memory")))))
         failed = (self._invalid,) if self._invalid else ()
-        return BenchmarkResult(self.tool, "", self.rows, self.warnings.texts, failed, memory=memory)
+        return BenchmarkResult(
+            self.tool, "", self.rows, self.warnings.texts, failed, memory=memory, unsupported=self._unsupported
+        )
 
     def _open(self, percentile: str, line: int, *, staged: bool = False, csv: int = 0) -> None:
         self._percentile = "p50" if percentile == "typical" else f"p{percentile.removesuffix('.0')}"

@@ -11,6 +11,7 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import ClassVar
 
@@ -22,6 +23,8 @@ from pytest_hetgpu.model.old_spellings import KeepsOldNames, Renamed
 
 SYSTEM = Path("/usr")
 _PYTHONS = ("lib/python3*/site-packages", "lib/python3*/dist-packages")
+_MPI4PYS = ("local/lib/python3*/dist-packages", *_PYTHONS)
+_NEEDED = re.compile(rb"(?<=\0)libmpi[\w-]*\.so[.\d]*(?=\0)")
 _OWN_TEXT = re.compile(rb"(?<=\0)v?(\d+\.\d+\.\d+)(?:rc\d+|[ab]\d+)?(?=\0)")
 
 
@@ -45,13 +48,17 @@ class Release:
 
 
 class StackFamily(KeepsOldNames, abc.ABC):
-    """A family of stacks that differ by release. `marker` is a text that only this vendor's library holds."""
+    """A family of stacks that differ by release. `marker` is a text that only this vendor's library holds.
+
+    `launcher_version` is a pattern for what its launcher prints with `--version`, whose group is the version.
+    """
 
     vendor: ClassVar[str]
     distribution: ClassVar[str]
     launchers: ClassVar[tuple[str, ...]]
     library: ClassVar[str]
     marker: ClassVar[bytes]
+    launcher_version: ClassVar[str] = ""
     releases: ClassVar[Mapping[str, Release]]
 
     at = Renamed("from_prefix")
@@ -109,7 +116,8 @@ class StackFamily(KeepsOldNames, abc.ABC):
             hint = f"; install it with: apt-get install {' '.join(release.packages)}" if release.packages else ""
             raise NotHere(f"stack {name} ({cls.vendor}) in {prefix} lacks {', '.join(missing)}{hint}")
         paths = str(prefix.resolve()), str(launcher), str(interpreter)
-        return Stack(name, cls.vendor, found or "", *paths, torch=has_distribution(prefix, "torch"))
+        torch, foreign = has_distribution(prefix, "torch"), cls._foreign_mpi4py(prefix)
+        return Stack(name, cls.vendor, found or "", *paths, torch=torch, foreign_mpi4py=foreign)
 
     @classmethod
     def has_release(cls, name: str, prefix: Path) -> bool:
@@ -149,6 +157,12 @@ class StackFamily(KeepsOldNames, abc.ABC):
         return Stack(name, cls.vendor, version, prefix, f"{folder}{cls.launchers[-1]}", f"{folder}python3", torch=True)
 
     @classmethod
+    def version_of_launcher(cls, printed: str) -> str:
+        """Return the version of this family's launcher from its answer to `--version`; "" for another program's."""
+        match = re.search(cls.launcher_version, printed, re.MULTILINE) if cls.launcher_version else None
+        return match[1] if match else ""
+
+    @classmethod
     def _launcher(cls, prefix: Path) -> Path | None:
         return next((path for path in (prefix / "bin" / program for program in cls.launchers) if path.exists()), None)
 
@@ -156,6 +170,17 @@ class StackFamily(KeepsOldNames, abc.ABC):
     def _libraries(cls, prefix: Path) -> Iterator[Path]:
         for folder in ("lib", "lib64", "lib/*-linux-gnu"):
             yield from sorted(prefix.glob(f"{folder}/{cls.library}"))
+
+    @classmethod
+    def _foreign_mpi4py(cls, prefix: Path) -> str:
+        """Return the library that a prefix's mpi4py is linked with, "" if it is one of this family or not known."""
+        for packages in _MPI4PYS:
+            modules = sorted(prefix.glob(f"{packages}/mpi4py/MPI*.so"))
+            needed = {name.decode() for module in modules for name in _NEEDED.findall(module.read_bytes())}
+            if modules:  # Python takes the first of these folders
+                ours = not needed or any(fnmatchcase(name, cls.library) for name in needed)
+                return "" if ours else ", ".join(sorted(needed))
+        return ""
 
     @classmethod
     def _version(cls, library: Path) -> str | None:
@@ -178,15 +203,34 @@ def has_distribution(prefix: Path, distribution: str) -> bool:
     )
 
 
+def mpi4py_advice(stack: Stack) -> str:
+    """Return which MPI a stack's mpi4py is linked with, and the command that builds another; "" if it fits."""
+    linked = stack.foreign_mpi4py
+    if not linked:
+        return ""
+    vendor = next((one.vendor for one in families() if fnmatchcase(linked, one.library)), "another MPI")
+    folder, _, launcher = stack.launcher.rpartition("/")
+    compiler = launcher.replace("mpirun", "mpicc", 1)
+    named = compiler if folder == str(SYSTEM / "bin") else f"{folder}/{compiler}"
+    return (
+        f"the mpi4py of {stack.interpreter} is linked with {vendor} ({linked}), and stack {stack.name} is "
+        f"{stack.vendor}; build one for it: MPICC={named} pip install --no-binary mpi4py mpi4py"
+    )
+
+
 def stack_names() -> tuple[str, ...]:
     """Return every stack that a matrix may name."""
-    return tuple(sorted(name for family in names("stacks") for name in find("stacks", family, StackFamily).releases))
+    return tuple(sorted(name for family in families() for name in family.releases))
+
+
+def families() -> tuple[type[StackFamily], ...]:
+    """Return all families."""
+    return tuple(find("stacks", family, StackFamily) for family in names("stacks"))
 
 
 def family_of(name: str) -> type[StackFamily]:
     """Return the family of a stack. Raises UsageError with the known stacks."""
-    for family in names("stacks"):
-        found = find("stacks", family, StackFamily)
-        if name in found.releases:
-            return found
+    for family in families():
+        if name in family.releases:
+            return family
     raise UsageError(f"unknown stack {name!r} {known(name, stack_names())}")

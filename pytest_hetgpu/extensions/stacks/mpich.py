@@ -16,6 +16,7 @@ class Mpich(StackFamily):
     launchers = ("mpirun.mpich", "mpirun")
     library = "libmpi*.so.12"
     marker = b"MPICH Version:"
+    launcher_version = r"^HYDRA build details:\s+Version:\s+(\d+(?:\.\d+)*)"
     releases: ClassVar[Mapping[str, Release]] = {
         "mpich": Release("5.0.2", ("mpich==5.0.2", "mpi4py==4.1.2", "numpy==2.2.6")),
         "mpich-system": Release(packages=("mpich", "python3-mpi4py", "python3-numpy")),

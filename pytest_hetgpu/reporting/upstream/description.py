@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 
 from pytest_hetgpu.extensions.package_data import REMOTE
+from pytest_hetgpu.extensions.runtimes.lookup import runtime_of
 from pytest_hetgpu.model.job import Job
 from pytest_hetgpu.store.run_summary import benchmark_program
 from pytest_hetgpu.store.text import one_line
@@ -21,11 +22,21 @@ _SETTING = re.compile(
 def describe_job(job: Job) -> str:
     """Describe a job: `2 processes on 2 nodes run guarded_send.py. ...`, with the docstring of the program."""
     ranks = sum(node.ranks for node in job.nodes)
-    where = f"{len(job.nodes)} nodes" if len(job.nodes) > 1 else "one node"
     name = benchmark_program(job.command.argv)
     runs = f"run `{name}`" if name else "take part"
     prose = program_description(name)
-    return f"{ranks} process{'es' * (ranks != 1)} on {where} {runs}.{f' What it does: {prose}' if prose else ''}"
+    return f"{ranks} process{'es' * (ranks != 1)} on {_places(job)} {runs}.{f' What it does: {prose}' if prose else ''}"
+
+
+def _places(job: Job) -> str:
+    """Return `2 nodes`, `2 containers of one host`, or `one host` for processes of one machine."""
+    many, hosts = len(job.nodes), len({node.host for node in job.nodes})
+    if many == 1:
+        return "one node"
+    if hosts > 1 or any(runtime_of(node.hardware.runtime).schedules for node in job.nodes):
+        return f"{many} nodes"
+    contained = any(node.container for node in job.nodes)
+    return f"{many} containers of one host" if contained else "one host"
 
 
 def program_description(name: str) -> str:

@@ -26,8 +26,15 @@ class Difference:
 
 
 def find_nearest(failing: CellRecord, cells: Iterable[CellRecord]) -> Difference | None:
-    """Return the working cell of the same matrix that differs in the fewest axes; None if no cell works."""
-    works = [one for one in cells if one.matrix == failing.matrix and one.outcome.verdict is Verdict.OK]
+    """Return the working cell of the same matrix that differs in the fewest axes; None if no cell works.
+
+    Cells of another program of the user do not count.
+    """
+    works = [
+        one
+        for one in cells
+        if one.matrix == failing.matrix and one.outcome.verdict is Verdict.OK and _related(failing, one)
+    ]
     if not works:
         return None
     best = min(works, key=lambda one: _distance(failing.axes, one.axes))
@@ -42,6 +49,19 @@ def find_nearest(failing: CellRecord, cells: Iterable[CellRecord]) -> Difference
         tuple(word for word in mine if word not in theirs),
         tuple(word for word in theirs if word not in mine),
     )
+
+
+def _related(failing: CellRecord, other: CellRecord) -> bool:
+    mine, theirs = (_program(one) for one in (failing, other))
+    return mine == theirs or failing.axes.get("workload") == other.axes.get("workload")
+
+
+def _program(cell: CellRecord) -> str:
+    """Return the program of another project that a cell's ranks run; "" for our own."""
+    argv = list(cell.result.argv if cell.result else cell.argv)
+    starter = next((place for place, token in enumerate(argv) if token.endswith("/run_external.py")), None)
+    program = argv[argv.index("--", starter) + 1 :][:1] if starter is not None and "--" in argv[starter:] else []
+    return program[0].rpartition("/")[2] if program else ""
 
 
 def _differing_axes(mine: Mapping[str, str], theirs: Mapping[str, str]) -> list[str]:

@@ -27,7 +27,7 @@ from pytest_hetgpu.reporting.boundary_lines import support
 from pytest_hetgpu.reporting.excerpt import excerpt
 from pytest_hetgpu.reporting.upstream.description import describe_job, library_settings
 from pytest_hetgpu.reporting.upstream.difference import find_nearest
-from pytest_hetgpu.reporting.upstream.projects import Project, find_project
+from pytest_hetgpu.reporting.upstream.projects import NO_PROJECT, Project, find_project
 from pytest_hetgpu.reporting.upstream.script import portable_job
 from pytest_hetgpu.store.cells import CellRecord, RunRecord
 from pytest_hetgpu.store.environment import SUMMARY_FACTS, PlacementFacts
@@ -48,6 +48,9 @@ _IMPACTS = {
 _INTERPRETER = re.compile(r"\]\s+\S*python3?[\d.]*[\[(]|/python3?[\d.]*\(")
 
 
+# A greeting is a record whose `library` is the text of MPI_Get_library_version.
+_PACKAGE = re.compile(r'"library":"Open MPI [^"]*package: ([^,"]+)')
+_GREETINGS = 1 << 16
 _WEB_ADDRESS = re.compile(r"https?://[^\s<>\"`|\\\[\]()*]+")
 
 
@@ -103,7 +106,9 @@ def title(cell: CellRecord) -> str:
     where += f" ({signature.library})" if signature.library else ""
     what = f"{signature.signal}{where}" if signature.signal else signature.key
     under = f" under {signature.entry_point}" if signature.entry_point else ""
-    versions = [f"{name} {facts[key]}" for key, name in _VERSION_NAMES if key in facts]
+    # A failure of the program itself is not one of these libraries.
+    shown = _VERSION_NAMES if upstream_of(cell) is not NO_PROJECT else ()
+    versions = [f"{name} {facts[key]}" for key, name in shown if key in facts]
     return one_line(", ".join((f"{what}{under}", *versions[:2])), 200)
 
 
@@ -146,7 +151,10 @@ def _template_values(
         else [],
         "facts": list(_facts_table(placement, upstream_of(cell))) if placement else [],
         "versions": list(_versions(cell)),
+        #: without the MPI, which `stack` names with its version
+        "beside": [one for one in _versions(cell) if not escape_markdown(outcome.stack).startswith(one)],
         "stack": escape_markdown(outcome.stack),
+        "package": _package(folder.log(cell.label)),
         "containers": (containers := list(_container_commands(job)) if job else []),
         "site_arguments": any(" --build-arg " in line for line in containers),
         "command": _portable_command(job) if job else cell_text.format_command(cell),
@@ -168,6 +176,16 @@ def _template_values(
 def _versions(cell: CellRecord) -> Iterator[str]:
     facts = cell.outcome.facts
     yield from (escape_markdown(f"{name} {facts[key]}") for key, name in _VERSION_NAMES if key in facts)
+
+
+def _package(log: Path) -> str:
+    """Return the package that an Open MPI names itself in the greeting of a rank, "" if there is none in the log."""
+    try:
+        with log.open("rb") as file:
+            found = _PACKAGE.search(file.read(_GREETINGS).decode(errors="replace"))
+    except OSError:
+        return ""
+    return escape_markdown(found[1].strip(), 200) if found else ""
 
 
 def _variables(job: Job) -> list[str]:

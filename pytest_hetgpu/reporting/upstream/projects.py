@@ -50,12 +50,25 @@ _PATTERNS: tuple[tuple[str, Project], ...] = (
 )
 
 
+# The place in the key of a failure that a program, or a script, reports of itself.
+_OF_PROGRAM = re.compile(r"@(?:program$|[^@!]+\.py(?:!|$))")
+# An object at fault that is no library: the program of the ranks.
+_LIBRARY = re.compile(r"\.so\b|^lib")
+
+
 def find_project(library: str | None, key: str, stack: str) -> Project:
-    """Return the project of a failure: by the library at fault, by the signature's key, else by the MPI that ran."""
+    """Return the project of a failure: by the library at fault, by the signature's key, else by the MPI that ran.
+
+    A failure of the program itself is of no project here, whatever words it has.
+    """
+    if key.endswith("@program"):
+        return NO_PROJECT
     for text in (library or "", key):
         for pattern, found in _PATTERNS:
             if text and re.search(pattern, text):
                 return found
+    if _OF_PROGRAM.search(key) or (library and not _LIBRARY.search(library)):
+        return NO_PROJECT
     return next(
         (found for name, found in (("Open MPI", OPENMPI), ("MPICH", MPICH), ("torch", PYTORCH)) if name in stack),
         NO_PROJECT,

@@ -19,6 +19,11 @@ _NEW = (Verdict.NEW, Verdict.CHANGED, Verdict.FIXED)
 _TOLD = (ChangeKind.WORSE, ChangeKind.CHANGED, ChangeKind.BETTER)
 
 
+def _foretold(pairs: CellProperties) -> str:
+    """Return the warning of preflight that was certain of a cell's outcome, "" if none was."""
+    return next((one for one in pairs.preflight.split(" | ") if f" ({pairs.kind.value}); " in one), "")
+
+
 def unexpected(seen: Iterable[CellProperties]) -> Iterator[Line]:
     """Yield unexpected outcomes, with equal failures in one line: `new: SIGSEGV@libuct.so!... (3 cells: a, b, c)`."""
     found: dict[tuple[Verdict, str], list[str]] = {}
@@ -26,7 +31,8 @@ def unexpected(seen: Iterable[CellProperties]) -> Iterator[Line]:
         if pairs.verdict in _NEW:
             said = pairs.signature or pairs.kind.value.replace("_", " ")
             said = f"{said}: {pairs.why}" if pairs.verdict is not Verdict.NEW and pairs.why else said
-            found.setdefault((pairs.verdict, one_line(said, 200)), []).append(pairs.scenario)
+            said = f"{said}; preflight: {foretold}" if (foretold := _foretold(pairs)) else said
+            found.setdefault((pairs.verdict, one_line(said, 300)), []).append(pairs.scenario)
     ordered = sorted(found.items(), key=lambda one: _NEW.index(one[0][0]))
     for (verdict, said), cells in ordered[:MOST_LINES]:
         yield f"{verdict.value}: {said} ({_cells(cells)})", _RED

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from pytest_hetgpu.analysis.judge import judge
 from pytest_hetgpu.analysis.judges.base import FinishedRun, Precedence, cause_of, has_failed, missing_results
 from pytest_hetgpu.analysis.judges.completeness import CompletenessJudge
+from pytest_hetgpu.model.job import Command
 from pytest_hetgpu.model.records import RankExit, Row
 from pytest_hetgpu.model.verdict import Kind
 from tests.analysis.judges.judge_cases import BROKEN, NOTHING, POINTS, case, hello, signature
@@ -214,3 +217,44 @@ def test_what_is_owed_may_be_in_output_that_was_not_kept() -> None:
     assert kinds(case(run={"left_out": 9})) == []
     first, *_ = CompletenessJudge().evaluate(case(run={"left_out": 9}, rows=()))
     assert first.finding.why.startswith("9 bytes of its output were not kept (--hetgpu-output)")
+
+
+@pytest.mark.parametrize(
+    "name", ["ssh", "srun", "orted", "prted", "hydra_pmi_proxy", "hydra_bstrap_proxy", "hydra_bstrap_pr", "mpirun"]
+)
+@pytest.mark.parametrize("place", ["", " on node1"])
+def test_a_process_of_a_launcher_that_outlives_it_is_a_note(name: str, place: str) -> None:
+    ended = case(run={"survivors": (f"{name} (401){place}",)})
+    assert kinds(ended) == []
+    found = judge(ended.job, ended.result, ended.evidence)
+    assert found.kind is Kind.PASSED
+    assert found.notes == (f"processes of the launcher outlived it and were stopped: {name} (401){place}",)
+
+
+@pytest.mark.parametrize(
+    "survivor",
+    [
+        "python (77)",
+        "ssh_worker (77)",
+        "my ssh (77) on node1",
+        "(77)",
+        "ssh (77), which KILL did not end",
+        "ssh, which KILL did not end (77) on node1",
+    ],
+)
+def test_other_survivors_stay_an_error_beside_those_of_a_launcher(survivor: str) -> None:
+    ended = case(run={"survivors": ("ssh (401)", survivor)})
+    (told,) = CompletenessJudge().evaluate(ended)
+    assert (told.finding.kind, told.precedence) == (Kind.ERROR, Precedence.INDIRECT)
+    assert told.finding.why.endswith(f"had to be stopped: {survivor}")
+
+
+def test_a_program_with_the_name_of_a_launchers_process_is_a_rank() -> None:
+    ended = case(run={"survivors": ("orted (77)",)})
+    job = replace(ended.job, command=Command(("mpirun", "-np", "2", "/opt/app/orted")))
+    assert kinds(replace(ended, job=job)) == [(Kind.ERROR, Precedence.INDIRECT)]
+
+
+def test_processes_of_a_launcher_that_was_stopped_are_no_news() -> None:
+    stopped = case(run={"survivors": ("orted (7)",), "timed_out": True, "returncode": -15, "seconds": 60.0})
+    assert not [note for note in judge(stopped.job, stopped.result, stopped.evidence).notes if "orted" in note]

@@ -21,6 +21,12 @@ def test_an_mpi_has_the_transports_of_its_components() -> None:
     assert transports_of("Open MPI", without) == ("auto", "shm", "ob1-tcp")
     device = {"mpich.device": found("ch4:ucx ofi"), "libfabric.providers": found(("sockets",))}
     assert transports_of("MPICH", Environment(device)) == ("auto", "shm", "ucx-tcp")
+    # Alone, the device ucx is built without shared memory of its own, unless the site asked for it.
+    debian = {"mpich.device": found("ch4:ucx"), "mpich.configure": found("--prefix=/usr --with-device=ch4:ucx")}
+    assert transports_of("MPICH", Environment(debian)) == ("auto", "ucx-tcp")
+    asked = {**debian, "mpich.configure": found("--with-device=ch4:ucx --with-ch4-shmmods=posix")}
+    assert transports_of("MPICH", Environment(asked)) == ("auto", "shm", "ucx-tcp")
+    assert transports_of("MPICH", Environment()) == ("auto", "shm")
 
 
 @pytest.mark.parametrize(

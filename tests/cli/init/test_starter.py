@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from pytest_hetgpu.cli.init.command import report
 from pytest_hetgpu.cli.init.found import FoundGpus, FoundMachine, FoundStack, Partition
 from pytest_hetgpu.cli.init.starter import INVENTORY, MATRIX, run_command, starter_files
 from pytest_hetgpu.model.job import Scenario
@@ -36,6 +38,19 @@ def test_each_mpi_has_the_transports_that_it_has(tmp_path: Path) -> None:
         *(("mpich", name) for name in MPICH.transports),
     }
     assert not (tmp_path / INVENTORY).exists()
+
+
+def test_an_mpi_whose_mpi4py_is_of_another_one_is_left_out_with_the_cure(tmp_path: Path) -> None:
+    foreign = replace(MPICH, transports=(), unusable="its mpi4py is linked with Open MPI; build one")
+    found = FoundMachine("here", (foreign, OMPI))
+    assert {cell.values[0] for cell in cells(found, tmp_path)} == {"openmpi-5"}
+    text = (tmp_path / MATRIX).read_text()
+    assert "  # mpich is left out: its mpi4py is linked with Open MPI; build one\n" in text
+    lines = list(report(found))
+    assert lines[:2] == [
+        "MPI       mpich: MPICH 5.0.2 in /opt/mpich, left out",
+        "          its mpi4py is linked with Open MPI; build one",
+    ]
 
 
 def test_without_an_mpi_the_usual_one_is_asked_for(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 from pytest_hetgpu.cluster.preflight.check import check, deciding_warning, machine_warnings
 from pytest_hetgpu.cluster.preflight.warning import CheckedJob, torch_backend
 from pytest_hetgpu.model.external_program import ExternalProgram
+from pytest_hetgpu.model.job import Command
 from pytest_hetgpu.model.verdict import Kind
 from tests.cluster.preflight.preflight_cases import CPU, G4AD, G4DN, OPEN_MPI, concerns, environment, job, looked
 
@@ -21,6 +22,27 @@ MPI_TORCH = environment(
 def test_no_mpi_at_all() -> None:
     assert concerns(job(CPU), environment(openmpi=None)) == [(Kind.LAUNCH_FAILURE, "node 0 (cpu)", True)]
     assert looked(job(CPU, stack=replace(OPEN_MPI, vendor="MPICH")), environment(openmpi=None, mpich="5.0.2")) == ()
+
+
+@pytest.mark.parametrize(
+    ("stack", "vendor", "version", "told"),
+    [
+        ("Open MPI 5", "Open MPI", "4.1.4", "its mpirun is Open MPI 4.1.4, the stack s is Open MPI 5"),
+        ("MPICH ", "Open MPI", "4.1.4", "its mpirun is Open MPI 4.1.4, the stack s is MPICH"),
+        ("Open MPI ", "MPICH", "4.0.2", "its mpirun is MPICH 4.0.2, the stack s is Open MPI"),
+        ("Open MPI 5", "Open MPI", "5.0.3", ""),
+        ("Open MPI ", "Open MPI", "4.1.4", ""),
+    ],
+)
+def test_a_launcher_of_another_mpi_or_release(stack: str, vendor: str, version: str, told: str) -> None:
+    facts = {"launcher": "mpirun", "launcher.vendor": vendor, "launcher.version": version}
+    asked, _, major = stack.rpartition(" ")
+    what = job(CPU, stack=replace(OPEN_MPI, name="s", vendor=asked, version=major, launcher="mpirun"))
+    seen = looked(what, environment(facts))
+    assert [(one.kind, one.certain, one.why) for one in seen] == ([(Kind.LAUNCH_FAILURE, True, told)] if told else [])
+    # Another launcher starts the ranks.
+    by_srun = replace(what, command=Command(("srun", *what.command.argv[1:])))
+    assert looked(by_srun, environment(facts)) == ()
 
 
 @pytest.mark.parametrize(

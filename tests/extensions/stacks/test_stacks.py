@@ -14,7 +14,7 @@ import pytest
 
 from pytest_hetgpu.errors import NotHere, UsageError
 from pytest_hetgpu.extensions.stacks.__main__ import main
-from pytest_hetgpu.extensions.stacks.base import family_of, stack_names
+from pytest_hetgpu.extensions.stacks.base import family_of, mpi4py_advice, stack_names
 from pytest_hetgpu.extensions.stacks.mpich import Mpich
 from pytest_hetgpu.extensions.stacks.openmpi import OpenMpi
 from pytest_hetgpu.model.job import Stack
@@ -228,3 +228,56 @@ def test_the_system_s_own_is_found(lacking: Callable[[str, str], NoReturn]) -> N
         lacking("system-mpi", str(error))
     done = subprocess.run([found.launcher, "--version"], capture_output=True, text=True, check=True)
     assert f" {found.version}\n" in done.stdout
+
+
+def both(home: Path, needed: bytes, packages: str = "lib/python3/dist-packages") -> Path:
+    """Make a prefix with both MPIs, as Debian has them, and an mpi4py whose module needs a library."""
+    (home / "bin").mkdir(parents=True, exist_ok=True)
+    for name in ("mpirun.mpich", "mpirun.openmpi", "mpirun", "python3"):
+        (home / "bin" / name).write_text("")
+    (home / "lib/x86_64-linux-gnu").mkdir(parents=True, exist_ok=True)
+    (home / "lib/x86_64-linux-gnu/libmpich.so.12").write_bytes(b"MPICH Version:\0 4.0.2\0" + b"\0004.0.2\0")
+    (home / "lib/x86_64-linux-gnu/libmpi.so.40").write_bytes(b"\0ompi_mpi_init\0004.1.4\0")
+    (home / packages / "mpi4py").mkdir(parents=True)
+    (home / packages / "mpi4py-3.1.4.egg-info").mkdir()
+    (home / packages / "mpi4py/MPI.cpython-311-x86_64-linux-gnu.so").write_bytes(
+        b"\x7fELF\0" + needed + b"\0libc.so.6\0"
+    )
+    return home
+
+
+@pytest.mark.parametrize(
+    ("name", "needed", "foreign"),
+    [
+        ("mpich-system", b"libmpi.so.40", "libmpi.so.40"),
+        ("openmpi-system", b"libmpi.so.40", ""),
+        ("mpich-system", b"libmpich.so.12", ""),
+        ("mpich-system", b"libmpi.so.12", ""),
+        ("openmpi-system", b"libmpich.so.12", "libmpich.so.12"),
+        # A module that loads its MPI itself fits any.
+        ("mpich-system", b"libdl.so.2", ""),
+    ],
+)
+def test_an_mpi4py_of_another_mpi(tmp_path: Path, name: str, needed: bytes, foreign: str) -> None:
+    found = family_of(name).from_prefix(name, both(tmp_path, needed))
+    assert found.foreign_mpi4py == foreign
+    assert bool(mpi4py_advice(found)) == bool(foreign)
+
+
+def test_the_mpi4py_that_python_takes_counts(tmp_path: Path) -> None:
+    home = both(both(tmp_path, b"libmpi.so.40"), b"libmpich.so.12", "local/lib/python3.11/dist-packages")
+    assert Mpich.from_prefix("mpich-system", home).foreign_mpi4py == ""
+    assert OpenMpi.from_prefix("openmpi-system", home).foreign_mpi4py == "libmpich.so.12"
+
+
+def test_a_foreign_mpi4py_has_a_cure() -> None:
+    paths = ("/usr", "/usr/bin/mpirun.mpich", "/usr/bin/python3")
+    debian = Stack("mpich-system", "MPICH", "4.0.2", *paths, foreign_mpi4py="libmpi.so.40")
+    assert mpi4py_advice(debian) == (
+        "the mpi4py of /usr/bin/python3 is linked with Open MPI (libmpi.so.40), and stack mpich-system is MPICH; "
+        "build one for it: MPICC=mpicc.mpich pip install --no-binary mpi4py mpi4py"
+    )
+    own = replace(debian, launcher="/opt/mpich/bin/mpirun", foreign_mpi4py="libmpi_odd.so.7")
+    assert "is linked with another MPI (libmpi_odd.so.7)" in mpi4py_advice(own)
+    assert "MPICC=/opt/mpich/bin/mpicc pip" in mpi4py_advice(own)
+    assert mpi4py_advice(replace(debian, foreign_mpi4py="")) == ""

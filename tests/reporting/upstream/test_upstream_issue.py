@@ -13,10 +13,10 @@ from markdown_it import MarkdownIt
 from pytest_hetgpu.cluster.pool import rank_programs
 from pytest_hetgpu.model.facts import Environment, found
 from pytest_hetgpu.model.failure import KnownFailure
-from pytest_hetgpu.model.job import Command, Expectation
+from pytest_hetgpu.model.job import Command, ContainerOptions, Expectation, Hardware, Node
 from pytest_hetgpu.model.outcome import Outcome
 from pytest_hetgpu.reporting import report
-from pytest_hetgpu.reporting.upstream.description import program_description
+from pytest_hetgpu.reporting.upstream.description import describe_job, program_description
 from pytest_hetgpu.reporting.upstream.difference import find_nearest
 from pytest_hetgpu.reporting.upstream.issue import LONGEST, fenced, render_issue, title, trim_interpreter_frames
 from pytest_hetgpu.store.cells import CellRecord, RunRecord, read_run
@@ -98,6 +98,64 @@ def test_the_smallest_difference_to_what_works(tmp_path: Path) -> None:
     assert "- transport: `ucx` fails, `ob1` works" in text
     assert "- only in the command that works: `--mca pml ob1`" in text
     assert find_nearest(failing, [failing]) is None
+
+
+def test_another_program_of_the_user_is_no_difference(tmp_path: Path) -> None:
+    def of(label: str, *program: str, outcome: Outcome = PASSED) -> CellRecord:
+        argv = ("mpirun", "-np", "2", "python3", "/tmp/x/programs/run_external.py", "--mpi4py", "--", *program)
+        return cell(label, outcome, result=replace(result(), argv=argv))
+
+    failing = of("cpu-ob1-lost", "lmp", "-in", "in.lost", outcome=FAILED)
+    shell, same = of("cpu-ob1-ulimit", "/bin/sh", "-c", "x"), of("cpu-ob1-melt", "/opt/bin/lmp", "-in", "in.melt")
+    assert find_nearest(failing, [failing, shell]) is None
+    near = find_nearest(failing, [failing, shell, same])
+    assert near
+    assert near.cell is same
+
+
+@pytest.mark.parametrize(
+    ("hosts", "container", "words"),
+    [
+        (("vm", "vm"), None, "2 processes on one host "),
+        (("vm", "vm"), ContainerOptions(), "2 processes on 2 containers of one host "),
+        (("a", "b"), None, "2 processes on 2 nodes "),
+        (("vm",), None, "1 process on one node "),
+    ],
+)
+def test_nodes_of_one_host_are_no_two_machines(
+    hosts: tuple[str, ...], container: ContainerOptions | None, words: str
+) -> None:
+    nodes = tuple(Node(index, Hardware("kind"), host, 1, container=container) for index, host in enumerate(hosts))
+    assert describe_job(replace(job("mixed-ucx-allreduce"), nodes=nodes)).startswith(words)
+
+
+def test_the_package_of_open_mpi_is_how_it_was_installed(tmp_path: Path) -> None:
+    of_mpi = cell("mixed-ucx-allreduce", replace(FAILED, signature=replace(SIGNED, library="libmpi.so")))
+    assert "It is the library named above.\n" in told(tmp_path, of_mpi)
+    folder = RunFolder(tmp_path)
+    folder.prepare(of_mpi.label)
+    greeting = '{"t":"hello","library":"Open MPI v4.1.4, package: Debian OpenMPI, ident: 4.1.4"}'
+    folder.log(of_mpi.label).write_text(f"@hetgpu:0080:00000000:{greeting}\n")
+    assert "It is the library named above, of the package Debian OpenMPI.\n" in told(tmp_path, of_mpi)
+
+
+def test_a_failure_of_the_program_is_told_without_the_form_of_a_library(tmp_path: Path) -> None:
+    signed = replace(SIGNED, key="ERROR-Lost-atoms@program", library=None, function=None, signal=None)
+    facts = {"openmpi": "4.1.4", "ucx": "1.13.1"}
+    failed = cell(
+        "mixed-ucx-allreduce",
+        replace(FAILED, signature=signed, stack="Open MPI 4.1.4 (/usr/lib/libmpi.so.40)", facts=facts),
+    )
+    text = told(tmp_path, failed)
+    assert title(failed).startswith("ERROR-Lost-atoms@program")
+    assert "Open MPI" not in title(failed)
+    assert "## What happens" in text
+    assert "What version of Open MPI" not in text
+    assert text.count("Open MPI 4.1.4") == 1
+    of_mpi = told(
+        tmp_path, replace(failed, outcome=replace(failed.outcome, signature=replace(SIGNED, library="libmpi.so")))
+    )
+    assert "Open MPI 4.1.4 (/usr/lib/libmpi.so.40) with UCX 1.13.1\n" in of_mpi
 
 
 def test_other_cells_known_causes_and_links(tmp_path: Path) -> None:

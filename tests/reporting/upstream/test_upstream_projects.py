@@ -21,6 +21,13 @@ from pytest_hetgpu.reporting.upstream.projects import file_names, find_project, 
         (None, "stuck@Recv+Send", "MPICH 4.3.2", "MPICH"),
         (None, "timeout@allreduce", "torch 2.13.0", "PyTorch"),
         (None, "exit@11", "", ""),
+        # A failure of the program itself, whatever words it has.
+        (None, "ERROR-Lost-atoms-original-current@program", "Open MPI 4.1.4", ""),
+        (None, "ERROR-ucx-grid-of-torch@program", "MPICH 4.3.2", ""),
+        (None, "ValueError@train.py!step", "Open MPI 5.0.11", ""),
+        (None, "RuntimeError@torch/nn/modules/module.py!f", "Open MPI 5.0.11", "PyTorch"),
+        ("lmp", "SIGSEGV@lmp!main", "Open MPI 5.0.11", ""),
+        ("libhwloc.so.15", "SIGSEGV@libhwloc.so!f", "Open MPI 5.0.11", "Open MPI"),
     ],
 )
 def test_the_library_at_fault_decides_then_the_key_then_the_mpi(

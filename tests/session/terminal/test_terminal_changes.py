@@ -45,6 +45,19 @@ def test_equal_failures_are_one_line_and_new_ones_come_first() -> None:
     ]
 
 
+def test_a_warning_of_preflight_that_was_certain_of_the_outcome_is_beside_it() -> None:
+    certain = "node 0 (mp): its mpirun is Open MPI 4.1.4 (launch_failure); install it"
+    possible = "node 1 (mp): its clock is off (possible launch_failure); set it"
+    failed = pairs("a", Kind.LAUNCH_FAILURE, Verdict.NEW, "x", "bad-option@mpirun")
+    told = [
+        line
+        for warnings in (f"{possible} | {certain}", possible, certain.replace("launch_failure", "crash"))
+        for line, _ in unexpected([replace(failed, preflight=warnings)])
+    ]
+    plain = "new: bad-option@mpirun (a)"
+    assert told == [f"new: bad-option@mpirun; preflight: {certain} (a)", plain, plain]
+
+
 def test_against_the_run_before() -> None:
     name = "20261120-020000-aaaa (2023-11-14 22:13 UTC)"
     assert told([OK], [OK]) == [f"since {name}: 1 cell is as it was"]
