@@ -73,7 +73,7 @@ def _run(cluster: Cluster, folder: RunFolder, options: RunOptions) -> RunResult:
     short = left < job.timeout
     before, kills_before = cluster.traffic(), cluster.oom_kills()
     overdue: OnTimeout = ignore if short else partial(_look, cluster, output, folder.stacks(job.label))
-    with limited(output, options.output_limit) as finish:
+    with cluster.with_variables(), limited(output, options.output_limit) as finish:
         result = cluster.launcher.run(job.command, output=output, timeout=min(left, job.timeout), overdue=overdue)
         left_out = finish()
     spent = options.budget.why if short and result.timed_out else ""

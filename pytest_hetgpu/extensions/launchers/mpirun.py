@@ -12,7 +12,8 @@
 | all ranks on this host | `OMPI_MCA_plm=isolated`, or it needs an ssh | nothing | nothing |
 | daemons' interface | `--mca oob_tcp_if_include DEV` | `--prtemca prte_if_include DEV` | `-iface DEV` |
 
-Each context sets variables with `env K=V`: Open MPI 5 leaks `-x` into the following contexts, and MPICH has none.
+Each context sets variables with `env K=V`, or in a command that is started by the reader of a file: Open MPI 5 leaks
+`-x` into the following contexts, and MPICH has none.
 """
 
 from __future__ import annotations
@@ -103,8 +104,7 @@ def _contexts(groups: Sequence[Group], hosted: bool) -> list[str]:
         first = group[0]
         tokens += [":"] * bool(tokens)
         tokens += ["-np", str(_ranks(group)), *(("-H", _slots(group)) if hosted else ())]
-        tokens += ["env", *(f"{name}={value}" for name, value in sorted(first.env.items()))] if first.env else []
-        tokens += first.argv
+        tokens += (*first.variable_tokens(), *first.argv)
     return tokens
 
 
