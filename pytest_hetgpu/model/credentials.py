@@ -1,4 +1,4 @@
-"""Variables that hold credentials: by their names, and by the passwords of URLs in their values. Pure."""
+"""Variables that give access to something, found by their names and by passwords in URLs. Pure."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@
 | all ranks on this host | `OMPI_MCA_plm=isolated`, or it needs an ssh | nothing | nothing |
 | daemons' interface | `--mca oob_tcp_if_include DEV` | `--prtemca prte_if_include DEV` | `-iface DEV` |
 
-Each context sets variables with `env K=V`, or in a command that is started by the reader of a file: Open MPI 5 leaks
+Each context sets variables with `env K=V`, or with the reader of a file in a command that is started. Open MPI 5 leaks
 `-x` into the following contexts, and MPICH has none.
 """
 
