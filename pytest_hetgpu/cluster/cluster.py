@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pytest_hetgpu.cluster import oom_kills as kills
+from pytest_hetgpu.cluster.private_files import files_on
 from pytest_hetgpu.errors import NotHere, ProvisionError
 from pytest_hetgpu.extensions.hardware.base import Platform
 from pytest_hetgpu.extensions.registry import find
@@ -70,6 +72,15 @@ class Cluster:
         nodes = tuple(replace(member, environment=seen[member.node.index]) for member in self.nodes)
         control = replace(self.control, environment=seen[self.control.node.index]) if self.control else None
         return replace(self, nodes=nodes, control=control)
+
+    def with_variables(self) -> AbstractContextManager[None]:
+        """Keep the variables of ranks in files on all nodes. A process of this machine writes its own.
+
+        Raises:
+            ProvisionError: A node cannot write them.
+
+        """
+        return files_on([member for member, _ in self._members()], self.job.command.files())
 
     def sweep(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Stop leftovers of a command on all nodes. Return survivors as `NAME (PID) on NODE`, and reasons of losses."""

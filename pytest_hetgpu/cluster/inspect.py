@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from typing import Any, NamedTuple, Protocol
 
+from pytest_hetgpu.cluster.private_files import file_here
 from pytest_hetgpu.extensions.package_data import REMOTE
 from pytest_hetgpu.extensions.probes.base import Probe, RawFacts
 from pytest_hetgpu.extensions.registry import find, names
+from pytest_hetgpu.model.credentials import is_credential
 from pytest_hetgpu.model.facts import CLOCK, Environment, Fact, found, unknown
 from pytest_hetgpu.model.job import Node
 
@@ -49,14 +53,20 @@ class FactRequest(NamedTuple):
     root: str = ""
 
 
-def collect(host: HostLike, wanted: FactRequest = FactRequest()) -> Environment:  # noqa: B008 - immutable
+def collect(
+    host: HostLike,
+    wanted: FactRequest = FactRequest(),  # noqa: B008 - immutable
+    private: Callable[[bytes], AbstractContextManager[str]] = file_here,
+) -> Environment:
     """Return the facts of all probes about a node. If the node fails, every fact is unknown, with the reason.
 
-    One command runs on it: `python3 -c PROGRAM REQUEST`.
+    One command runs on it: `python3 -c PROGRAM REQUEST`. `private` keeps a file on the node: the variables.
     """
     asked = time.time()
     try:
-        answer = host.run("python3 -c %s %s", program(), json.dumps(request(wanted)))
+        given = private(json.dumps(dict(wanted.environ)).encode()) if wanted.environ else nullcontext("")
+        with given as path:
+            answer = host.run("python3 -c %s %s", program(), json.dumps(request(wanted, path)))
     except Exception as error:  # noqa: BLE001 - any transport may be behind it, and a job may still run
         return _all_unknown(f"the node could not be looked at: {_error_text(error)}")
     if answer.rc == 127:
@@ -97,10 +107,11 @@ def program() -> str:
     return (REMOTE / "gather_facts.py").read_text(encoding="utf-8")
 
 
-def request(wanted: FactRequest = FactRequest()) -> dict[str, Any]:  # noqa: B008 - immutable
-    """Return the requests of all probes, in the format of `remote/gather_facts.py`."""
-    asked: dict[str, Any] = {"prefixes": list(wanted.prefixes), "environ": dict(wanted.environ)}
+def request(wanted: FactRequest = FactRequest(), environ: str = "") -> dict[str, Any]:  # noqa: B008 - immutable
+    """Return the requests of all probes, in the format of `remote/gather_facts.py`; `environ` is a file there."""
+    asked: dict[str, Any] = {"prefixes": list(wanted.prefixes), "environ": environ}
     asked |= {"timeout": wanted.timeout, "root": wanted.root}
+    asked["unset"] = sorted(name for name, value in os.environ.items() if is_credential(name, value))
     for part in ("files", "skip", "paths", "space", "env"):
         listed = [list(one) if isinstance(one, tuple) else one for probe in probes() for one in getattr(probe, part)]
         asked[part] = [one for place, one in enumerate(listed) if one not in listed[:place]]

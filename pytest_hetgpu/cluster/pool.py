@@ -14,6 +14,7 @@ from types import SimpleNamespace
 
 from pytest_hetgpu.cluster import inspect, network
 from pytest_hetgpu.cluster.launchers import launcher_facts
+from pytest_hetgpu.cluster.private_files import file_on
 from pytest_hetgpu.cluster.ssh import NodeHandle, connect_nodes
 from pytest_hetgpu.errors import HetgpuError, NotHere
 from pytest_hetgpu.extensions.package_data import REMOTE
@@ -245,7 +246,7 @@ def _inspect(handle: NodeHandle) -> Environment:
         host = handle.member.host()
     except NotHere:
         host = _MinimalHost(handle.member)
-    environment = inspect.collect(host, inspect.request_for(handle.node))
+    environment = inspect.collect(host, inspect.request_for(handle.node), partial(file_on, handle.member))
     provisioned = {name: found(value) for name, value in handle.member.provision_facts.items()}
     provisioned |= launcher_facts(handle.node, handle.member)
     return replace(environment, facts={**environment.facts, **provisioned}) if provisioned else environment

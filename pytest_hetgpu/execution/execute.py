@@ -80,7 +80,8 @@ def _run(cluster: Cluster, folder: RunFolder, options: RunOptions) -> RunResult:
     before, kills_before = cluster.traffic(), cluster.oom_kills()
     overdue: OnTimeout = ignore if short else partial(_look, cluster, output, folder.stacks(job.label))
     search = failure_search(job)
-    with limited(output, options.output_limit, search.feed if search else bytes) as finish:
+    searching = limited(output, options.output_limit, search.feed if search else bytes)
+    with cluster.with_variables(), searching as finish:
         result = cluster.launcher.run(job.command, output=output, timeout=min(left, job.timeout), overdue=overdue)
         left_out = finish()
     if search:

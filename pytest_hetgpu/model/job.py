@@ -5,6 +5,7 @@ Units: bytes, seconds, and 1e9 B/s for bandwidths.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -204,7 +205,8 @@ class Node:
 class RankContext:
     """Consecutive ranks that share program, environment and host: one context of an MPMD command line.
 
-    `settings` are those of their node's hardware.
+    `settings` are those of their node's hardware. `reader` are the tokens that start a program with the variables of a
+    file; its path follows. `file` is that path in a command that is started, "" in one that users read.
     """
 
     ranks: int
@@ -212,14 +214,44 @@ class RankContext:
     argv: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
     settings: object = None
+    reader: tuple[str, ...] = ()
+    file: str = ""
+
+    def variable_tokens(self, mca: Mapping[str, str] | None = None) -> tuple[str, ...]:
+        """Return the tokens before `argv` that set the variables, and these MCA parameters as variables.
+
+        `env NAME=VALUE ...` is for users. Every user of a machine can read the command lines of its processes, so a
+        command that is started names a file instead.
+        """
+        shown = {f"OMPI_MCA_{name}": value for name, value in (mca or {}).items()}
+        shown = shown if self.file else {**shown, **self.env}
+        words = ("env", *(f"{name}={value}" for name, value in sorted(shown.items()))) if shown else ()
+        return (*words, *self.reader, self.file) if self.file else words
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One process to start: tokens, never a shell line. `env` is set on top of the runtime's own."""
+    """One process to start: tokens, never a shell line. `env` is set on top of the runtime's own.
+
+    `argv` is for users: it shows the variables of ranks. A runtime starts `started`, which names a file for each of the
+    `variables`. Neither is stored.
+    """
 
     argv: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
+    #: The tokens without the values of variables; () for a command without variables.
+    private_argv: tuple[str, ...] = field(default=(), compare=False, metadata={"key": ""})
+    #: The variables of contexts, by the name of their file.
+    variables: Mapping[str, Mapping[str, str]] = field(default_factory=dict, compare=False, metadata={"key": ""})
+
+    @property
+    def started(self) -> tuple[str, ...]:
+        """Return the tokens that a runtime starts."""
+        return self.private_argv or self.argv
+
+    def files(self) -> dict[str, bytes]:
+        """Return the content of the files with variables, by name. Each is readable by this user only."""
+        return {name: json.dumps(dict(env)).encode("ascii") for name, env in self.variables.items()}
 
 
 ON_DEVICE = ("device", "managed")

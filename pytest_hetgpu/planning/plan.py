@@ -17,7 +17,7 @@ from pytest_hetgpu.extensions.stacks.base import mpi4py_advice
 from pytest_hetgpu.extensions.transports.base import Rendering
 from pytest_hetgpu.extensions.workloads.base import Workload
 from pytest_hetgpu.model.job import ON_DEVICE, Hardware, Job, Node, RankContext, Requirements, Scenario, Stack
-from pytest_hetgpu.planning import interface_pinning, references
+from pytest_hetgpu.planning import interface_pinning, references, variables
 from pytest_hetgpu.planning.data_paths import paths
 from pytest_hetgpu.planning.placement import DiscoveredNode, SiteFacts, address, bind
 
@@ -57,10 +57,12 @@ def plan(matrix: Matrix, scenario: Scenario, site: SiteFacts) -> Job:
         label=scenario.label,
         axes=dict(zip(scenario.axes, scenario.values, strict=True)),
         nodes=nodes,
-        command=launcher.command(
+        command=variables.command(
+            launcher,
             replace(
                 _launch_request(launch_node, all_nodes, contexts, mca, site), rendezvous=meeting, labelled=bool(labels)
-            )
+            ),
+            on_nodes=_is_multi_host(all_nodes),
         ),
         timeout=options.timeout or site.timeout,
         demand=_with_thresholds(scenario, demand, nodes),
@@ -301,11 +303,18 @@ def _contexts(
     # A parameter on the command line of one context would apply to all contexts. Its environment is its own.
     own = [{f"OMPI_MCA_{name}": value for name, value in each.items() if name not in shared} for each in mca]
     described = [
-        (node.name, tokens, {**mine, **variables}, node.hardware.settings, node.ranks)
-        for node, tokens, mine, variables in zip(nodes, argv, own, env, strict=True)
+        (
+            node.name,
+            tokens,
+            {**mine, **given},
+            node.hardware.settings,
+            variables.reader(stack.interpreter, folder),
+            node.ranks,
+        )
+        for node, tokens, mine, given, stack, folder in zip(nodes, argv, own, env, stacks, folders, strict=True)
     ]
-    grouped = itertools.groupby(described, key=lambda item: item[:4])
-    return [RankContext(sum(item[4] for item in group), *what) for what, group in grouped], shared
+    grouped = itertools.groupby(described, key=lambda item: item[:5])
+    return [RankContext(sum(item[5] for item in group), *what) for what, group in grouped], shared
 
 
 def _gid_command(node: Node, stack: Stack, folder: str, site: SiteFacts) -> tuple[str, ...]:

@@ -13,7 +13,8 @@ Every key of the request is optional. A glob may hold `{lib}`, `{bin}` or `{site
   each      {name: {"argv": [...], "paths": [glob], "first": 1}}: a command per file, its path as last argument
   env       names of variables
   prefixes  installation prefixes to search before the usual places
-  environ   variables set for the commands and for the loader's search path
+  environ   a file: the variables (a JSON object) set for the commands and for the loader's search path
+  unset     names of variables that the commands do not inherit: credentials
   timeout   seconds for all commands together
   root      the place of `/` (for files and paths)
 
@@ -62,7 +63,11 @@ def main() -> None:
 def gather(request: Answer) -> Answer:
     """Build the answer to one request."""
     started = time.monotonic()
-    os.environ.update(request.get("environ", {}))
+    for name in request.get("unset", ()):
+        os.environ.pop(name, None)
+    if request.get("environ"):
+        with open(request["environ"]) as file:
+            os.environ.update(json.load(file))
     root = request.get("root", "").rstrip("/")
     places = search_folders(request.get("prefixes") or found_prefixes())
     files, unread = read_files(request, root, places)

@@ -47,7 +47,7 @@ def is_named_tuple(hint: Any) -> bool:
 def json_key(field: Field[Any]) -> str:
     """Return the key of a dataclass's field in JSON: `key` of its metadata, else its name.
 
-    A renamed field gives its old name as `key`, so that stored runs stay readable.
+    A renamed field gives its old name as `key`, so that stored runs stay readable. A field with "" is not stored.
     """
     return str(field.metadata.get("key", field.name))
 
@@ -100,7 +100,7 @@ def _container_decoder(hint: Any) -> Converter:
 
 def _dataclass_decoder(cls: Any) -> Converter:
     hints = typing.get_type_hints(cls)
-    plain = [field for field in fields(cls) if field.init and STORED not in field.metadata]
+    plain = [field for field in fields(cls) if field.init and STORED not in field.metadata and json_key(field)]
     decoders = tuple((field.name, json_key(field), decoder(hints[field.name])) for field in plain)
     keyed = tuple((field.name, field.metadata[STORED]) for field in fields(cls) if STORED in field.metadata)
     needed = frozenset(f.name for f in fields(cls) if f.init and f.default is MISSING and f.default_factory is MISSING)

@@ -95,7 +95,8 @@ def _container_encoder(hint: Any) -> Converter:
 
 def _dataclass_encoder(cls: Any) -> Converter:
     hints = typing.get_type_hints(cls)
-    plain = {field.name: json_key(field) for field in fields(cls) if STORED not in field.metadata}
+    named = ((field, json_key(field)) for field in fields(cls) if STORED not in field.metadata)
+    plain = {field.name: key for field, key in named if key}
     keyed = tuple((field.name, field.metadata[STORED]) for field in fields(cls) if STORED in field.metadata)
     keys = {key: _encoder(hints[name]) for name, key in plain.items()}
     changed = tuple((key, encode) for key, encode in keys.items() if encode is not _unchanged)

@@ -133,7 +133,7 @@ def test_a_node_is_looked_at_with_its_stack_and_its_variables() -> None:
     hardware = Hardware("g4ad", prefix="/opt/other", env={"LD_LIBRARY_PATH": "/opt/ucx/lib"})
     look = request_for(Node(0, hardware, "a", 1, stack=stack))
     assert look.prefixes == ("/opt/other", "/opt/mpi")
-    assert request(look)["environ"] == {"LD_LIBRARY_PATH": "/opt/ucx/lib"}
+    assert look.environ == {"LD_LIBRARY_PATH": "/opt/ucx/lib"}
     assert request_for(Node(0, Hardware("cpu"), "a", 1)) == FactRequest((), {})
 
 
@@ -199,3 +199,22 @@ def test_how_far_a_clock_is_off_is_a_fact(ahead: float, told: str) -> None:
     assert fact.text is not None
     assert abs(float(fact.text) - float(told)) < 5
     assert "clock" not in {row.fact for row in skew({"a": Environment({"clock": fact}), "b": Environment()})}
+
+
+def test_no_value_of_a_variable_is_in_the_command() -> None:
+    lines: list[str] = []
+
+    class Noted(Shell):
+        def run(self, command: str, *args: str) -> Said:
+            lines.append(command % tuple(map(shlex.quote, args)))
+            return super().run(command, *args)
+
+    seen = collect(Noted(), FactRequest(environ={"ROCR_VISIBLE_DEVICES": "hidden-value"}))
+    assert "hidden-value" in str(seen.facts)
+    assert "hidden-value" not in lines[0]
+
+
+def test_the_tools_of_a_node_inherit_no_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GITHUB_TOKEN", "ghp_x")
+    assert "GITHUB_TOKEN" in request()["unset"]
+    assert "ghp_x" not in str(request())

@@ -10,7 +10,8 @@ import pytest
 
 from tests.extensions.runtimes.conftest import loopback, loopback_sshd, openssh
 from tests.extensions.runtimes.loopback import Loopback
-from tests.real.nodes_here import BUILD, ROOT, docker, properties
+from tests.real.command_lines import watched
+from tests.real.nodes_here import BUILD, RAW, ROOT, docker, properties
 
 __all__ = ["loopback", "loopback_sshd", "openssh"]
 
@@ -118,6 +119,33 @@ def test_a_job_over_nodes_of_these_kinds(nodes: Nodes, hosts: Path, pytester: py
     between = placement != "here, box"
     assert (float(cell.get("wire", 0)) > 0) == between, cell["wire_told"]
     assert ("nothing is between them" in cell["wire_told"]) != between
+
+
+SECRET = """\
+name: nodes
+hardware:
+  here: {{{env}}}
+  there: {{runtime: ssh, mpi: {{prefix: /opt/mpi}}, {env}}}
+  box: {{runtime: docker, image: {root}/containers/cpu-ompi5, mpi: {{prefix: /opt/mpi}}, {env}}}
+"""
+
+
+@pytest.mark.parametrize("placement", ["box, there", "there, there", "here, there"])
+def test_no_command_line_of_any_host_shows_a_variable(
+    nodes: Nodes, hosts: Path, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, placement: str
+) -> None:
+    monkeypatch.setenv("MY_API_TOKEN", "s3cr3tvalueABC9")
+    monkeypatch.setenv("GITHUB_TOKEN", "ci-value-55")
+    head = SECRET.format(env="env: {API_TOKEN: '${MY_API_TOKEN}'}", root=ROOT)
+    own = "{own: {kind: command, mpi: false, argv: [/bin/sh, -c, 'env; sleep 0.5; echo GOOD'], success: GOOD}}"
+    axes = AXES.format(nodes=placement).partition("  workload:")[0] + f"  workload: {own}\n"
+    with watched("s3cr3tvalueABC9") as seen:
+        result = nodes(axes, "--hetgpu-inventory", str(hosts), head=head)
+    assert result.ret == 0
+    text = "".join(log.read_text() for log in pytester.path.glob(RAW))
+    assert text.count("API_TOKEN=s3cr3tvalueABC9\n") == 2
+    assert "ci-value-55" not in text
+    assert seen == set()
 
 
 def test_the_wrong_key_is_named_and_the_other_cells_go_on(

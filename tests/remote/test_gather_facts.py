@@ -119,7 +119,9 @@ def test_a_command_for_each_file_of_a_prefix_before_the_usual_places(tmp_path: P
 def test_variables_of_the_job_hold_for_everything(tmp_path: Path) -> None:
     (tmp_path / "libhetgpu.so.1").touch()
     asked = {"each": {"say": {"argv": ["echo"], "paths": ["{lib}/libhetgpu.so.1"]}}, "env": ["LD_LIBRARY_PATH", "NONE"]}
-    answer = look({**asked, "environ": {"LD_LIBRARY_PATH": str(tmp_path)}})
+    given = tmp_path / "given"
+    given.write_text(json.dumps({"LD_LIBRARY_PATH": str(tmp_path)}))
+    answer = look({**asked, "environ": str(given)})
     assert list(answer["commands"]) == [f"say {tmp_path}/libhetgpu.so.1"]
     assert answer["env"] == {"LD_LIBRARY_PATH": str(tmp_path)}
 

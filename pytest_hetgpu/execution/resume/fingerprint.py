@@ -18,11 +18,12 @@ from pytest_hetgpu.config.inventory.inventory import Inventory
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.extensions.registry import shipped
 from pytest_hetgpu.extensions.runtimes.lookup import runtime_of
+from pytest_hetgpu.model.credentials import is_secret_name
 from pytest_hetgpu.planning.matrix_set import MatrixSet
 from pytest_hetgpu.store.encode import to_json
 from pytest_hetgpu.store.files import read_input
 from pytest_hetgpu.store.redaction.redact import redact_json
-from pytest_hetgpu.store.redaction.rules import REDACTED, is_secret_name
+from pytest_hetgpu.store.redaction.rules import REDACTED
 
 _INHERITED = re.compile(
     r"(?:UCX|UCC|NCCL|RCCL|GLOO|FI|MPIR_CVAR|MPICH|I_MPI|HIP|ROCR|HSA|CUDA|OMP)_|(?:OMPI|PMIX|PRTE)_MCA_|"

@@ -13,7 +13,8 @@
 | rank before each line | `--tag-output` | `--output tag` | `-prepend-pattern "[1,%r]<stdout>:"` |
 | daemons' interface | `--mca oob_tcp_if_include DEV` | `--prtemca prte_if_include DEV` | `-iface DEV` |
 
-Each context sets variables with `env K=V`: Open MPI 5 leaks `-x` into the following contexts, and MPICH has none.
+Each context sets variables with `env K=V`, or with the reader of a file in a command that is started. Open MPI 5 leaks
+`-x` into the following contexts, and MPICH has none.
 """
 
 from __future__ import annotations
@@ -123,8 +124,7 @@ def _contexts(groups: Sequence[Group], hosted: bool) -> list[str]:
         first = group[0]
         tokens += [":"] * bool(tokens)
         tokens += ["-np", str(_ranks(group)), *(("-H", _slots(group)) if hosted else ())]
-        tokens += ["env", *(f"{name}={value}" for name, value in sorted(first.env.items()))] if first.env else []
-        tokens += first.argv
+        tokens += (*first.variable_tokens(), *first.argv)
     return tokens
 
 

@@ -10,7 +10,8 @@
 | rank before each line | `--label` |
 | image by pyxis | `--container-image=IMAGE --container-mounts=...` |
 
-`env K=V` after all that sets the variables: `--export` splits at commas, and a container may replace them. With Slurm
+`env K=V` or a file's reader after all that sets the variables: `--export` splits at commas, and a container may replace
+them. With Slurm
 22.05, steps over several components with `--mpi=pmix` sometimes print their results and hang. mpirun, which uses ssh,
 does not.
 """
@@ -80,11 +81,8 @@ def _component(start: LaunchRequest, contexts: Sequence[RankContext]) -> Iterato
     yield from (f"--nodes={len(contexts)}", f"--ntasks={ranks}", f"--ntasks-per-node={first.ranks}")
     yield from _bound(batch, first.ranks)
     yield from (f"--gpus-per-node={batch.gpus}",) if batch.gpus else ()
-    mca = {f"OMPI_MCA_{name}": value for name, value in start.mca.items()}
-    env = tuple(f"{name}={value}" for name, value in sorted({**mca, **first.env}.items()))
     yield from _contained(batch, start.programs)
-    yield from ("env", *env) if env else ()
-    yield from first.argv
+    yield from (*first.variable_tokens(start.mca), *first.argv)
 
 
 def _differ(one: RankContext, other: RankContext) -> str:

@@ -48,9 +48,7 @@ class Torchrun(Launcher):
         for index, context in enumerate(start.contexts):
             tokens += [":"] * bool(index)
             tokens += ["-np", str(context.ranks), "-H", context.host]
-            tokens += (
-                ["env", *(f"{name}={value}" for name, value in sorted(context.env.items()))] if context.env else []
-            )
+            tokens += context.variable_tokens()
             tokens += _agent(start, index, context)
         return Command(tuple(tokens))
 

@@ -54,7 +54,8 @@ class Runtime(abc.ABC):
     def run(self, command: Command, *, output: Path, timeout: float, overdue: OnTimeout = ignore) -> RunResult:
         """Run `command` to its end, at most `timeout` seconds, and leave nothing of it running.
 
-        A command that still runs then is stopped, after a call of `overdue`. Its stdout and stderr are appended to the
+        It starts `command.started`, whose files of variables lie in its TMPDIR or were put on the nodes. A command that
+        still runs then is stopped, after a call of `overdue`. Its stdout and stderr are appended to the
         file `output` (mode 0600). A command may fail, or be cut short by the timeout or by a KeyboardInterrupt. It then
         gives a RunResult like any other.
 

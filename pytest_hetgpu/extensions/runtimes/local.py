@@ -16,6 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from pytest_hetgpu.errors import LaunchError
 from pytest_hetgpu.extensions.runtimes.agent.spawn_errors import NotStarted, empty, error, sink
 from pytest_hetgpu.extensions.runtimes.base import (
     Deployment,
@@ -31,6 +32,7 @@ from pytest_hetgpu.extensions.runtimes.process.kernel import custody
 from pytest_hetgpu.extensions.runtimes.process.ledger import OWNER_FILE, tracker
 from pytest_hetgpu.extensions.runtimes.process.segments import Segments
 from pytest_hetgpu.extensions.runtimes.process.tree import Tree
+from pytest_hetgpu.model.credentials import without_credentials
 from pytest_hetgpu.model.job import Command, Hardware, Node
 from pytest_hetgpu.model.outcome import RunResult
 
@@ -178,8 +180,11 @@ def _content(path: str) -> bytes | None:
 
 
 def inherited(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment that a command inherits, without variables that would make it a rank of another job."""
-    return {name: value for name, value in environ.items() if _is_inherited(name)}
+    """Return the environment that a command inherits.
+
+    It lacks credentials, and variables that would make the command a rank of another job.
+    """
+    return {name: value for name, value in without_credentials(environ).items() if _is_inherited(name)}
 
 
 @lru_cache(maxsize=4096)
@@ -234,16 +239,28 @@ def interfaces_up(networks: Path) -> tuple[str, ...]:
 def _launch(tree: Tree, command: Command, file: int) -> None:
     if not command.argv:
         raise empty()
+    _write_variables(command, tree.env)
     try:
-        tree.launch(command.argv, file)
+        tree.launch(command.started, file)
     except OSError as failure:
         raise error(command.argv[0], _known(failure, command, tree.env)) from failure
     except ValueError as failure:  # a NUL byte, or a character that the file system's encoding lacks
         raise error(command.argv[0], NotStarted(None, str(failure), 0, found=False, path="")) from failure
 
 
+def _write_variables(command: Command, env: Mapping[str, str]) -> None:
+    """Write the variables of ranks to the temporary folder of the command, which is removed after it."""
+    for name, content in command.files().items():
+        path = Path(env.get("TMPDIR", ""), name)
+        try:
+            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+                file.write(content)
+        except OSError as failure:
+            raise LaunchError(f"cannot write the variables of ranks to {path}: {failure.strerror}") from failure
+
+
 def _known(failure: OSError, command: Command, env: Mapping[str, str]) -> NotStarted:
     path = env.get("PATH", "")
-    size = sum(len(os.fsencode(text)) + 1 for text in (*command.argv, *env, *env.values()))
+    size = sum(len(os.fsencode(text)) + 1 for text in (*command.started, *env, *env.values()))
     found = shutil.which(command.argv[0], path=path) is not None
     return NotStarted(failure.errno, failure.strerror or str(failure), size, found, path)

@@ -17,6 +17,7 @@ from contextvars import ContextVar
 from functools import cache, lru_cache
 from typing import Any, ClassVar
 
+from pytest_hetgpu.model.credentials import is_secret_name
 from pytest_hetgpu.model.multi_pattern import BytesPattern, any_of, automaton
 from pytest_hetgpu.store.redaction import known_forms, secret_values
 from pytest_hetgpu.store.redaction.rules import (
@@ -26,7 +27,6 @@ from pytest_hetgpu.store.redaction.rules import (
     REDACTED,
     RULES,
     RedactionRule,
-    is_secret_name,
     is_secret_option,
 )
 from pytest_hetgpu.store.redaction.secret_pieces import SecretPieces

@@ -7,19 +7,11 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
+from pytest_hetgpu.model.credentials import is_secret_name
 from pytest_hetgpu.model.lazy_regex import lazy
 from pytest_hetgpu.store.redaction.words import WORDS
 
 REDACTED = "[redacted]"
-
-_SECRET_NAME = lazy(
-    r"KEY|TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|_PWD$|(?:^|_)(?:PASS|AUTH|CREDS|PAT|COOKIES?)$|(?:^|_|BIND|ROOT)PW$"
-)
-# Harmless settings of UCX, NCCL, PMIx and Hugging Face: partition keys, memory keys, counts, switches.
-_HARMLESS = lazy(
-    r"(?:IB|OPENIB)_PKEY|(?:^|_)[A-Z]?[LMR]KEY(?=_|$)|KEYVAL|KEYMAP|KEYBOARD|^PMIX_KEY|TOKENIZERS?(?=_|$)"
-    r"|(?:MAX|MIN|NEW|NUM)_TOKENS"
-)
 
 _HEADER = r"(?:proxy-)?authorization|private-token|job-token|x-[a-z-]{0,30}(?:token|key|secret)|set-cookie"
 # The header of a request, which holds nothing but cookies.
@@ -62,12 +54,6 @@ class RedactionRule(NamedTuple):
     trigger: str
     pattern: re.Pattern[str]
     replacement: str | Callable[[re.Match[str]], str] = REDACTED
-
-
-@lru_cache(maxsize=1024)
-def is_secret_name(name: str) -> bool:
-    """Return whether a variable of this name holds a secret, judged by the name alone."""
-    return _SECRET_NAME.search(_HARMLESS.sub("", name.upper())) is not None
 
 
 @lru_cache(maxsize=1024)

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from pytest_hetgpu.model.credentials import LOCATION_NAME, URL_PASSWORD
 from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.store.redaction.words import WORDS
 
@@ -23,12 +24,8 @@ _SHORTEST_LINE = 16  # characters of one line of a value of several lines
 _LEAST_DIFFERENT = 3  # characters
 _LONGEST_WORD = 24  # characters of a path's segment that a person would type
 _COMMON = frozenset(WORDS["common"]) | {word.value for word in (*Kind, *Verdict)}
-_LOCATION_NAME = re.compile(
-    r"(?i)_(?:FILE|PATH|DIR|SOCK|SOCKET|URL|URI|HOST|USER|USERNAME|TYPE|HELPER|METHOD|ALGORITHM|MODE)$"
-)
 _PATH = re.compile(r"(?:[A-Za-z]:|~|\.{0,2})?(?:[/\\][^/\\\s]*)+")
 _NUMBER = re.compile(r"[\d\s.,:;+*/%x-]+|0[xX][0-9A-Fa-f]+")
-_URL_PASSWORD = re.compile(r"://[^\s/:@'\"]*:([^\s/'\"]+)@")
 _LINE_ENDS = re.compile(r"[\r\n]+")
 
 
@@ -45,10 +42,10 @@ def is_distinctive(value: str) -> bool:
 def secrets_in_environment(env: Mapping[str, str], is_secret_name: Any) -> Iterator[str]:
     """Yield the values that are secret by the names of their variables, and the passwords in URLs."""
     for name, value in env.items():
-        if is_secret_name(name) and not _LOCATION_NAME.search(name):
+        if is_secret_name(name) and not LOCATION_NAME.search(name):
             yield value
         if "://" in value:
-            yield from _URL_PASSWORD.findall(value)
+            yield from URL_PASSWORD.findall(value)
 
 
 def secrets_in_settings(tree: Any, is_secret_name: Any, is_secret_option: Any) -> Iterator[str]:

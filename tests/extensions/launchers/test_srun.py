@@ -49,6 +49,17 @@ def test_nodes_of_one_kind_are_one_component() -> None:
     )
 
 
+def test_a_file_of_variables_is_read_in_the_container() -> None:
+    batch = replace(BATCH, image="/i.sif", container="apptainer")
+    read = ("/s/bin/python3", "-I", "-S", "/tmp/hetgpu-1/programs/with_variables.py")
+    context = replace(node(batch=batch, A="hidden"), reader=read, file="/tmp/hetgpu-1/variables-0")
+    found = argv(context, mca={"pml": "ob1"})
+    at = found.index("apptainer")
+    assert found[at : at + 2] == ("apptainer", "exec")
+    end = ("/i.sif", "env", "OMPI_MCA_pml=ob1", *read, "/tmp/hetgpu-1/variables-0", *PROGRAM)
+    assert found[-len(end) :] == end
+
+
 def test_mpich_meets_by_pmi2_and_a_site_may_say_otherwise() -> None:
     assert argv(node(), stack=MPICH)[1] == "--mpi=pmi2"
     assert argv(node(batch=replace(BATCH, mpi="cray_shasta")), stack=MPICH)[1] == "--mpi=cray_shasta"

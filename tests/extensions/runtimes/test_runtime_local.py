@@ -230,3 +230,36 @@ def test_interfaces_that_are_up_start_with_loopback(tmp_path: Path) -> None:
 
 def test_the_host_is_a_testinfra_host(testinfra: None) -> None:
     assert Local().host().file("/dev/null").exists
+
+
+VARIABLES = {"variables-0": {"OWN": "hidden-value"}}
+
+
+def test_variables_of_ranks_are_in_a_private_file_that_goes(output: Path) -> None:
+    look = (
+        *("/bin/sh", "-c", 'stat -c "%a %n" "$TMPDIR"/variables-0; cat "$TMPDIR"/variables-0; echo "$@"'),
+        *("sh", "variables-0"),
+    )
+    command = Command(("shown", "OWN=hidden-value"), private_argv=look, variables=VARIABLES)
+    result = Local().run(command, output=output, timeout=60)
+    mode, path, *rest = output.read_text().split()
+    assert (mode, rest) == ("600", ['{"OWN":', '"hidden-value"}variables-0'])
+    assert not Path(path).exists()
+    assert result.argv == command.argv
+
+
+def test_variables_that_cannot_be_written_are_told(output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "mkdtemp", Mock(side_effect=OSError(28, "No space left on device")))
+    monkeypatch.setenv("TMPDIR", "/no/such/folder")
+    command = Command(("shown",), private_argv=("true",), variables=VARIABLES)
+    words = "cannot write the variables of ranks to /no/such/folder/variables-0: No such file or directory"
+    with pytest.raises(LaunchError, match=words):
+        Local().run(command, output=output, timeout=60)
+
+
+def test_a_command_inherits_no_credentials_but_what_it_is_given(output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("GITHUB_TOKEN", "PGPASSWORD", "AWS_SECRET_ACCESS_KEY", "HETGPU_HISTORY", "SSH_AUTH_SOCK"):
+        monkeypatch.setenv(name, "x7")
+    monkeypatch.setenv("KEPT", "x7")
+    run(output, "/bin/sh", "-c", "env | grep x7", env={"HF_TOKEN": "x7"})
+    assert sorted(output.read_text().split()) == ["HF_TOKEN=x7", "KEPT=x7"]

@@ -76,6 +76,17 @@ def test_a_step_tells_why_it_was_ended() -> None:
     assert messages.state_said("*** STEP 5.0 ON c1 CANCELLED AT 2026-11-22T19:14:20 ***") == ""
 
 
+def test_a_client_gives_no_credentials_to_its_steps() -> None:
+    given = {
+        "GITHUB_TOKEN": "ghp_x",
+        "PGPASSWORD": "x",
+        "SSH_AUTH_SOCK": "/run/agent",
+        "SLURM_JWT": "t",
+        "PATH": "/bin",
+    }
+    assert set(client.environment(given)) == {"SLURM_JWT", "PATH", "LC_ALL", "SLURM_TIME_FORMAT"}
+
+
 def test_a_client_knows_nothing_of_a_job_that_we_are_in() -> None:
     found = client.environment(
         {"SLURM_JOB_ID": "3", "SLURM_CONF": "/c", "SLURM_JWT": "t", "SALLOC_ACCOUNT": "p", "PATH": "/bin"}

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_hetgpu.model.credentials import is_secret_name
 from pytest_hetgpu.store.redaction import redact as redaction
 from pytest_hetgpu.store.redaction.redact import (
     clear_secrets,
@@ -15,7 +16,7 @@ from pytest_hetgpu.store.redaction.redact import (
     redact_json,
     register_secrets,
 )
-from pytest_hetgpu.store.redaction.rules import REDACTED, is_secret_name
+from pytest_hetgpu.store.redaction.rules import REDACTED
 
 # Put together here, so that no scanner takes this file for a leak.
 AWS_ID = "AKIA" + "IOSFODNN7EXAMPLE"

@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 
 from pytest_hetgpu.errors import NotHere
+from pytest_hetgpu.model.credentials import without_credentials
 
 _PATIENCE = 30.0  # seconds for an answer of the controller
 # Users of a site without munge authenticate with SLURM_JWT.
@@ -15,10 +16,16 @@ _KEPT = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT", "SLURM_TIME_FORMAT")
 
 
 def environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a client, without the variables of a job that this process may run in."""
-    ours = {name: value for name, value in environ.items() if not name.startswith(("SLURM_", "SRUN_")) or name in _KEPT}
+    """Return the environment of a client, without the variables of a job that this process may run in.
+
+    It also lacks credentials, because srun gives its environment to the nodes.
+    """
+    ours = {
+        name: value for name, value in without_credentials(environ).items() if not name.startswith(("SLURM_", "SRUN_"))
+    }
+    kept = {name: environ[name] for name in _KEPT if name in environ}
     # This package parses states and times.
-    return {**ours, "LC_ALL": "C", "SLURM_TIME_FORMAT": "standard"}
+    return {**ours, **kept, "LC_ALL": "C", "SLURM_TIME_FORMAT": "standard"}
 
 
 def program(name: str) -> str:

@@ -226,7 +226,7 @@ class _Run:
         started, clock = time.time(), time.monotonic()
         self._writer.last = clock
         call = self._node.link.call(
-            "run", on_output=self._writer, argv=list(self._command.argv), env=dict(self._command.env)
+            "run", on_output=self._writer, argv=list(self._command.started), env=dict(self._command.env)
         )
         ended = timed_out = False
         try:

@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from pytest_hetgpu.extensions.runtimes.process.core_file import CoreFacts, read_core
+from pytest_hetgpu.model.credentials import without_credentials
 
 FOLDER = "crashes"
 """Name of the folder below the TMPDIR of a job in which ranks write core files."""
@@ -112,7 +113,7 @@ def _lines(file: Path) -> Iterator[str]:
         with file.open("rb") as core:
             facts = read_core(core)
         argv = ("gdb", *_QUIET, *_WORDS, os.path.realpath(file.with_name("program")), str(file))
-        environ = {**os.environ, "DEBUGINFOD_URLS": "", "LC_ALL": "C"}
+        environ = {**without_credentials(os.environ), "DEBUGINFOD_URLS": "", "LC_ALL": "C"}
         done = subprocess.run(
             argv, stdin=subprocess.DEVNULL, capture_output=True, env=environ, timeout=_PATIENCE, check=False
         )
