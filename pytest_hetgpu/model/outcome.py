@@ -155,6 +155,7 @@ class Evidence:
         program: output of a program of another project.
         ended: end of each rank's work, in seconds since 1970 by its node's clock.
         last_row: last report of a time by rank 0, in the same unit.
+        windows: connections of MPI windows, by path and by component.
 
     """
 
@@ -176,6 +177,7 @@ class Evidence:
     ended: Mapping[int, float] = field(default_factory=dict)
     last_row: float | None = None
     connections: tuple[Connection, ...] = ()
+    windows: tuple[Connection, ...] = ()
 
     @property
     def facts(self) -> dict[str, str]:

@@ -155,6 +155,7 @@ def read_evidence(
         done=frozenset(told.done),
         transports=tuple(sorted({*proof.transports, *told.carried})) if proof else (),
         connections=_connections(proof, told.carried) if proof else (),
+        windows=tuple(sorted(getattr(proof, "windows", ()))),
         versions=_library_versions(told.hellos.values())
         | dict(told.versions)
         | (dict(proof.versions) if proof else {}),

@@ -61,6 +61,10 @@ class CommandWorkload(ExternalWorkload):
     measured = False
     scalings = ("weak", "strong")
 
+    @property
+    def one_sided(self) -> bool | None:
+        return None if self.settings.mpi else False
+
     def command(self) -> tuple[str, ...]:
         return (*self.settings.argv, *self.settings.arguments)
 

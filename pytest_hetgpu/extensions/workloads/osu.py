@@ -30,6 +30,7 @@ _COLLECTIVE = re.compile(
     r"[vw]?(_persistent)?"
 )
 _BARRIER = re.compile(r"i?barrier(_persistent)?")
+_ONE_SIDED = re.compile(r"(put|get|acc|cas|fop|get_acc)_\w+")
 _TYPES = {"int8": "mpi_char", "int32": "mpi_int", "float32": "mpi_float"}
 
 
@@ -87,6 +88,10 @@ class Osu(ExternalWorkload):
             *(("-l",) if asked.in_place else ()),
             *asked.arguments,
         )
+
+    @property
+    def one_sided(self) -> bool:
+        return _ONE_SIDED.fullmatch(self.settings.name) is not None
 
     def points(self) -> tuple[MessagePoint, ...]:
         return self.required_points(1)
