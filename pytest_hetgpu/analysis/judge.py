@@ -23,6 +23,7 @@ from pytest_hetgpu.analysis.judges.data import DataJudge
 from pytest_hetgpu.analysis.judges.devices import DevicesJudge
 from pytest_hetgpu.analysis.judges.rdma import RdmaJudge
 from pytest_hetgpu.analysis.judges.signature import SignatureJudge
+from pytest_hetgpu.analysis.judges.software import SoftwareJudge
 from pytest_hetgpu.analysis.judges.speed import SpeedJudge
 from pytest_hetgpu.analysis.judges.tool import ToolJudge
 from pytest_hetgpu.analysis.judges.transport import TransportJudge, window_notes
@@ -51,6 +52,7 @@ JUDGES: tuple[type[Judge], ...] = (
         DevicesJudge,
         DataJudge,
         ToolJudge,
+        SoftwareJudge,
         SignatureJudge,
         SpeedJudge,
     ),
@@ -187,6 +189,7 @@ def judge_run(
         carried=by_path(with_paths((*evidence.connections, *evidence.windows), job.nodes)),
         stack=_stack(evidence),
         seconds=result.seconds,
+        concerns=evidence.incompatible,
         known=known,
         others=_others(evidence, signature) if kind not in _FINE else (),
         rank_outcomes=ends,

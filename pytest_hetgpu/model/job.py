@@ -240,6 +240,7 @@ class Requirements:
         before: facts of the run that most thresholds come from.
         tolerance: accepted deterioration as a share: 0.1 is 10 %.
         one_sided: requirements for MPI windows, None if the program uses none.
+        strict: warnings of libraries about versions decide the verdict, as those of preflight do.
 
     """
 
@@ -262,6 +263,7 @@ class Requirements:
     before: Mapping[str, str] = field(default_factory=dict)
     duties: Mapping[str, RequiredClass] = field(default_factory=dict)
     one_sided: OneSided | None = None
+    strict: bool = False
 
     @property
     def row_ranks(self) -> int:

@@ -156,6 +156,7 @@ class Evidence:
         ended: end of each rank's work, in seconds since 1970 by its node's clock.
         last_row: last report of a time by rank 0, in the same unit.
         windows: connections of MPI windows, by path and by component.
+        incompatible: warnings of libraries about versions that do not fit.
 
     """
 
@@ -178,6 +179,7 @@ class Evidence:
     last_row: float | None = None
     connections: tuple[Connection, ...] = ()
     windows: tuple[Connection, ...] = ()
+    incompatible: tuple[str, ...] = ()
 
     @property
     def facts(self) -> dict[str, str]:
@@ -279,7 +281,7 @@ class Outcome:
 
     Attributes:
         findings: findings of every judge, the decisive one first.
-        concerns: preflight warnings about the cell.
+        concerns: warnings about the cell: of preflight, and of libraries whose versions do not fit.
         known: known failures that match the signature.
         others: further failures in the log.
         rank_outcomes: outcomes of the ranks of a failed run.

@@ -19,7 +19,8 @@ INFO = {"UCX_LOG_LEVEL": "info"}
 DEBUG = {"UCX_LOG_LEVEL": "debug"}
 """Settings that bug reports to UCX require. A UCX built without debug output prints a warning and continues."""
 
-_VERSION = re.compile(r"\bUCX\s+INFO\s+Version (\d[\w.]*)")
+# A release that does not fit its user's prints a warning in place of its version.
+_VERSION = re.compile(r"\bUCX\s+(?:INFO\s+Version |WARN\s+UCP API version is incompatible: .*actual )(\d[\w.]*)")
 _LANES = re.compile(r"\bUCX\s+INFO\s.*?\b(?:(intra-node |inter-node )?cfg#\d+|ep_cfg\[\d+\]:)\s+(.*\S)")
 _LISTED = re.compile(r"\b(tag|rma|rma_am)\(([^()]*)\)")
 # Shared memory for copies of messages, and transports that reach the memory of the other process.
@@ -31,7 +32,7 @@ _PATHS = {"intra-node ": ON_HOST, "inter-node ": OFF_HOST}
 class UcxLog:
     """The connections in the log of UCX, fed with every line that contains one of `triggers`."""
 
-    triggers = (b"UCX  INFO  Version", b"cfg#", b"ep_cfg[")
+    triggers = (b"UCX  INFO  Version", b"UCP API version is incompatible", b"cfg#", b"ep_cfg[")
 
     def __init__(self) -> None:
         self.version: str | None = None
