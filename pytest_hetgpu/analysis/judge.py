@@ -23,9 +23,10 @@ from pytest_hetgpu.analysis.judges.data import DataJudge
 from pytest_hetgpu.analysis.judges.devices import DevicesJudge
 from pytest_hetgpu.analysis.judges.rdma import RdmaJudge
 from pytest_hetgpu.analysis.judges.signature import SignatureJudge
+from pytest_hetgpu.analysis.judges.software import SoftwareJudge
 from pytest_hetgpu.analysis.judges.speed import SpeedJudge
 from pytest_hetgpu.analysis.judges.tool import ToolJudge
-from pytest_hetgpu.analysis.judges.transport import TransportJudge
+from pytest_hetgpu.analysis.judges.transport import TransportJudge, window_notes
 from pytest_hetgpu.analysis.logs.mpi_version import parse_mpi_version
 from pytest_hetgpu.analysis.logs.parse import TransportLogReader, log_parsers, read_evidence, scan_log
 from pytest_hetgpu.analysis.rank_outcomes import rank_outcomes
@@ -51,6 +52,7 @@ JUDGES: tuple[type[Judge], ...] = (
         DevicesJudge,
         DataJudge,
         ToolJudge,
+        SoftwareJudge,
         SignatureJudge,
         SpeedJudge,
     ),
@@ -183,10 +185,13 @@ def judge_run(
         measurements=evidence.program.measurements
         if evidence.program
         else (*measurements(evidence.rows), *evidence.figures),
-        transports=evidence.transports,
-        carried=by_path(with_paths(evidence.connections, job.nodes)),
+        transports=tuple(
+            sorted({*evidence.transports, *(name for one in evidence.windows for name in one.components)})
+        ),
+        carried=by_path(with_paths((*evidence.connections, *evidence.windows), job.nodes)),
         stack=_stack(evidence),
         seconds=result.seconds,
+        concerns=evidence.incompatible,
         known=known,
         others=_others(evidence, signature) if kind not in _FINE else (),
         rank_outcomes=ends,
@@ -232,6 +237,7 @@ def _run_notes(
         and expectation.lacks_frame(ruling.expectation, signature)
     ):
         yield f"expected {expectation.describe(ruling.expectation)}, and no frame could be read: {run.result.frameless}"
+    yield from window_notes(run)
     got, parts = run.evidence.trace
     if run.job.demand.trace and (got < parts or not parts):
         yield f"no trace.json: {got} of {parts or 'unknown'} parts of the trace arrived"

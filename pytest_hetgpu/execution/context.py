@@ -126,7 +126,8 @@ class RunContext:
         # The shipped known failures are read only if a run fails.
         known = known_failures(self.suite.knowledge_files) if self.suite.knowledge_files else None
         own = signature_rules(self.suite.signature_files)
-        return replace(judge_output(job, result, known, further, own), concerns=tuple(map(str, concerns)))
+        outcome = judge_output(job, result, known, further, own)
+        return replace(outcome, concerns=(*map(str, concerns), *outcome.concerns))
 
     def release(self) -> None:
         """Close the nodes that a crash, a hang or a kill has tainted. The next cell gets fresh ones."""

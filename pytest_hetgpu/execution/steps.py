@@ -77,7 +77,8 @@ def preflight(run: RunContext, cell: CellRun) -> CellRun:
     from pytest_hetgpu.cluster.preflight.check import check
 
     found = check(cell.job, cell.cluster.environments)
-    return cell.on(replace(cell.cluster, concerns=(*found, *run.facts.drift(cell.cluster))))
+    job = replace(cell.job, demand=replace(cell.job.demand, strict=run.options.preflight == "strict"))
+    return cell.on(replace(cell.cluster, job=job, concerns=(*found, *run.facts.drift(cell.cluster))))
 
 
 def launch(run: RunContext, cell: CellRun) -> CellRun:

@@ -17,7 +17,7 @@ from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.scenario import Exclusion, Expectation, Origin, Scaling, Scenario
 from pytest_hetgpu.model.stored import STORED
 from pytest_hetgpu.model.thresholds import TOLERANCE, Threshold
-from pytest_hetgpu.model.transport_classes import RequiredClass
+from pytest_hetgpu.model.transport_classes import OneSided, RequiredClass
 from pytest_hetgpu.model.verdict import Kind, Verdict
 
 __all__ = [
@@ -273,6 +273,8 @@ class Requirements:
         trace: rank 0 reports a trace of a profiler.
         before: facts of the run that most thresholds come from.
         tolerance: accepted deterioration as a share: 0.1 is 10 %.
+        one_sided: requirements for MPI windows, None if the program uses none.
+        strict: warnings of libraries about versions decide the verdict, as those of preflight do.
 
     """
 
@@ -294,6 +296,8 @@ class Requirements:
     limits: Mapping[MessagePoint, tuple[Threshold, ...]] = field(default_factory=dict)
     before: Mapping[str, str] = field(default_factory=dict)
     duties: Mapping[str, RequiredClass] = field(default_factory=dict)
+    one_sided: OneSided | None = None
+    strict: bool = False
 
     @property
     def row_ranks(self) -> int:

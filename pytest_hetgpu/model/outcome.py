@@ -158,6 +158,8 @@ class Evidence:
         program: output of a program of another project.
         ended: end of each rank's work, in seconds since 1970 by its node's clock.
         last_row: last report of a time by rank 0, in the same unit.
+        windows: connections of MPI windows, by path and by component.
+        incompatible: warnings of libraries about versions that do not fit.
 
     """
 
@@ -180,6 +182,8 @@ class Evidence:
     last_row: float | None = None
     connections: tuple[Connection, ...] = ()
     proven: bool = False
+    windows: tuple[Connection, ...] = ()
+    incompatible: tuple[str, ...] = ()
 
     @property
     def facts(self) -> dict[str, str]:
@@ -281,7 +285,7 @@ class Outcome:
 
     Attributes:
         findings: findings of every judge, the decisive one first.
-        concerns: preflight warnings about the cell.
+        concerns: warnings about the cell: of preflight, and of libraries whose versions do not fit.
         known: known failures that match the signature.
         others: further failures in the log.
         rank_outcomes: outcomes of the ranks of a failed run.

@@ -66,6 +66,24 @@ class RequiredClass:
         return any(fnmatchcase(name, glob) for name in carried for glob in self.components)
 
 
+@dataclass(frozen=True, slots=True)
+class OneSided:
+    """The requirements for one-sided communication (MPI windows), which takes a path of its own.
+
+    Attributes:
+        components: globs of the components that may carry it.
+        benchmark: the program measures nothing else, so its component must be proven.
+        pinned: settings of the job exclude every other component.
+        logged: the MPI logs the component of each window.
+
+    """
+
+    components: tuple[str, ...]
+    benchmark: bool = False
+    pinned: bool = False
+    logged: bool = False
+
+
 def required_class(members: Sequence[TransportMember], path: str) -> RequiredClass | None:
     """Return the class that a list requires on a path; None if no class fits the path, or the list has none."""
     if any(member.kind == ANY for member in members):

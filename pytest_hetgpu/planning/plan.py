@@ -17,7 +17,7 @@ from pytest_hetgpu.extensions.stacks.base import mpi4py_advice
 from pytest_hetgpu.extensions.transports.base import Rendering
 from pytest_hetgpu.extensions.workloads.base import Workload
 from pytest_hetgpu.model.job import ON_DEVICE, Hardware, Job, Node, RankContext, Requirements, Scenario, Stack
-from pytest_hetgpu.planning import interface_pinning, references, variables
+from pytest_hetgpu.planning import interface_pinning, one_sided, references, variables
 from pytest_hetgpu.planning.data_paths import paths
 from pytest_hetgpu.planning.placement import DiscoveredNode, SiteFacts, address, bind
 
@@ -65,7 +65,10 @@ def plan(matrix: Matrix, scenario: Scenario, site: SiteFacts) -> Job:
             on_nodes=_is_multi_host(all_nodes),
         ),
         timeout=options.timeout or site.timeout,
-        demand=_with_thresholds(scenario, demand, nodes),
+        demand=replace(
+            _with_thresholds(scenario, demand, nodes),
+            one_sided=one_sided.requirements(settings, nodes, contexts, mca, work),
+        ),
         launcher=control,
         scaling=scenario.scaling,
         needs_ssh=launcher.needs_ssh,
@@ -284,7 +287,7 @@ def _contexts(
         )
         for node, stack, folder in zip(nodes, stacks, folders, strict=True)
     ]
-    rendered = [_rendered(settings, node, stack, site) for node, stack in zip(nodes, stacks, strict=True)]
+    rendered = [_rendered(settings, node, stack, site, work) for node, stack in zip(nodes, stacks, strict=True)]
     mca = [
         interface_pinning.merged_mca(settings, n.hardware.mca, r.mca, settings.options.mca)
         for n, r in zip(nodes, rendered, strict=True)
@@ -342,9 +345,9 @@ def _fill_placeholders(tokens: Sequence[str], node: Node, nodes: Sequence[Node])
     )
 
 
-def _rendered(settings: CellSettings, node: Node, stack: Stack, site: SiteFacts) -> Rendering:
+def _rendered(settings: CellSettings, node: Node, stack: Stack, site: SiteFacts, work: Workload) -> Rendering:
     """Return the settings that the transport needs on a node."""
-    rendered = settings.transport.render(node, stack)
+    rendered = one_sided.with_windows(settings.transport.render(node, stack), settings, stack, work)
     if not site.verbose:
         return rendered
     more = settings.transport.verbose(stack)

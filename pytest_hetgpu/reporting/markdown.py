@@ -91,7 +91,8 @@ def render(record: RunRecord, texts: CellTexts, nodes: Iterable[str] = (), lost:
 
 def _further(record: RunRecord) -> Iterator[str]:
     """Yield sections that few runs have."""
-    if record.may_scale or record.bisected or any(cell.outcome.suite for cell in record.cells):
+    told = any(one.suite or one.concerns or one.notes for one in (cell.outcome for cell in record.cells))
+    if record.may_scale or record.bisected or told:
         from pytest_hetgpu.reporting import further_sections
 
         yield from further_sections.paragraphs(record, escape_markdown)

@@ -141,7 +141,7 @@ def typed(command: str, hosts: Mapping[str, str]) -> Meaning:
     return Meaning(ranks, found.mca, found.flags)
 
 
-SHOWN = {"ompi_display_comm", "opal_common_ucx_devices"}
+SHOWN = {"coll", "ompi_display_comm", "opal_common_ucx_devices"}
 LOGGED = {"UCX_LOG_LEVEL": "info", "UCC_LOG_LEVEL": "info"}
 DOCUMENTS = {
     "mixed-ucc-host-allreduce-default": (f"{AWS_UCC} p", {"10.0.0.1": "192.0.2.11", "10.0.0.2": "192.0.2.21"}),

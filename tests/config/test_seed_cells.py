@@ -16,7 +16,7 @@ GPUS = {"10.0.0.1": "192.0.2.11", "10.0.0.2": "192.0.2.21"}
 CPUS = {"10.0.0.2": "192.0.2.31", "10.0.0.1": "192.0.2.32"}
 LAUNCHER = "192.0.2.9"
 # What shows which transport carried the data, and one thread a rank: not typed by hand.
-OURS = {"ompi_display_comm", "OMP_NUM_THREADS", "UCX_LOG_LEVEL", "UCC_LOG_LEVEL"}
+OURS = {"coll", "ompi_display_comm", "OMP_NUM_THREADS", "UCX_LOG_LEVEL", "UCC_LOG_LEVEL"}
 # UCX may use devices that are no RDMA.
 DEVICES = {"opal_common_ucx_devices"}
 # The document leaves the choice of the transport, and of its interface, to UCX.

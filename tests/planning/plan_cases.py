@@ -72,6 +72,7 @@ def plans(reads: Reads) -> Plans:
     return plan_cell
 
 
+COLL = ("--mca", "coll", "^acoll,fca,hcoll,sm,smdirect,xhc")
 OB1 = (
     "--mca",
     "btl",
@@ -79,6 +80,7 @@ OB1 = (
     "--mca",
     "btl_tcp_if_include",
     "lo",
+    *COLL,
     "--mca",
     "ompi_display_comm",
     "mpi_init",
@@ -87,6 +89,7 @@ OB1 = (
     "ob1",
 )
 UCX = (
+    *COLL,
     *("--mca", "ompi_display_comm", "mpi_init", "--mca", "opal_common_ucx_devices", "any"),
     *("--mca", "opal_common_ucx_tls", "any", "--mca", "pml", "ucx"),
 )

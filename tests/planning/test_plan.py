@@ -16,7 +16,7 @@ from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.verdict import Kind
 from pytest_hetgpu.planning.expand import expand
 from pytest_hetgpu.planning.plan import plan
-from tests.planning.plan_cases import ALL, OB1, PAIRS, REDUCE, SITE, STACK, TEXT, UCX, Plans, Reads, plans, site
+from tests.planning.plan_cases import ALL, COLL, OB1, PAIRS, REDUCE, SITE, STACK, TEXT, UCX, Plans, Reads, plans, site
 
 __all__ = ["plans"]
 
@@ -37,6 +37,7 @@ def test_nodes_that_differ_are_contexts_with_an_environment_each(plans: Plans) -
             "--mca",
             "btl",
             "tcp,sm,self",
+            *COLL,
             "--mca",
             "ompi_display_comm",
             "mpi_init",

@@ -12,12 +12,16 @@ from pytest_hetgpu.model.transport_classes import (
     TCP,
     UNKNOWN,
     Connection,
+    OneSided,
     RequiredClass,
     connection,
 )
 from pytest_hetgpu.model.verdict import Kind
 from pytest_hetgpu.planning.data_paths import paths, with_paths
 
+_EVERY = "*"
+SHARED_WINDOW = "osc/sm"
+"""Component of MPI_Win_allocate_shared, which requires shared memory by its definition."""
 _ABSENT = {
     RDMA: "no RDMA device took part",
     SHARED_MEMORY: "no shared memory took part",
@@ -50,8 +54,25 @@ class TransportJudge(Judge):
             why = f"silent fallback: asked for {asked}, used {', '.join(other)}"
             yield self.finding(Kind.TRANSPORT_UNAVAILABLE, why)
             return
+        yield from self._windows(run)
         connections = with_paths(run.evidence.connections, run.job.nodes)
         yield from self._carried(demand.duties, paths(run.job.nodes), connections)
+
+    def _windows(self, run: FinishedRun) -> Iterator[RatedFinding]:
+        """Judge one-sided communication, which no proof of the point-to-point layer covers."""
+        windows, seen = run.job.demand.one_sided, run.evidence.windows
+        if windows is None:
+            return
+        asked = ", ".join(run.job.demand.transports)
+        others = [one for one in seen if not _allowed(windows, one) and not _own_memory(windows, one)]
+        used = f"asked for {asked}, MPI windows used {_full_names(others)} (possible: {', '.join(windows.components)})"
+        if any(not one.unsure for one in others):
+            yield self.finding(Kind.TRANSPORT_UNAVAILABLE, f"silent fallback: {used}")
+        elif others and windows.benchmark:
+            yield self.finding(Kind.UNKNOWN, f"not proven for every kind of window: {used}", Precedence.INDIRECT)
+        elif windows.benchmark and not (windows.pinned or seen) and len(run.evidence.hellos) >= run.job.demand.ranks:
+            why = f"nothing in the output proves what carried MPI windows (asked for was {asked})"
+            yield self.finding(Kind.UNKNOWN, why, Precedence.INDIRECT)
 
     def _carried(
         self, duties: Mapping[str, RequiredClass], taken: Sequence[str], connections: Sequence[Connection]
@@ -72,6 +93,30 @@ class TransportJudge(Judge):
             yield self.finding(Kind.TRANSPORT_UNAVAILABLE, why)
         elif why := _unsure(due, seen):
             yield self.finding(Kind.UNKNOWN, why, Precedence.INDIRECT)
+
+
+def window_notes(run: FinishedRun) -> Iterator[str]:
+    """Yield notes on a program that may use windows: it shared memory by them, or nothing would show what they used."""
+    windows = run.job.demand.one_sided
+    if windows is None or windows.benchmark or _EVERY in windows.components:
+        return
+    if any(_own_memory(windows, one) and not _allowed(windows, one) for one in run.evidence.windows):
+        yield f"ranks shared memory by MPI_Win_allocate_shared ({SHARED_WINDOW}), beside the transport"
+    if not windows.pinned and not windows.logged:
+        yield "the transport of MPI windows, if the program uses any, is not proven: `osc` is neither logged nor pinned"
+
+
+def _allowed(asked: OneSided, one: Connection) -> bool:
+    return all(any(fnmatch.fnmatchcase(name, glob) for glob in asked.components) for name in one.components)
+
+
+def _own_memory(windows: OneSided, one: Connection) -> bool:
+    """Return whether a program that does more than a benchmark asked for shared memory by the kind of its window."""
+    return not windows.benchmark and one.components == (SHARED_WINDOW,)
+
+
+def _full_names(connections: Sequence[Connection]) -> str:
+    return ", ".join(sorted({name for one in connections for name in one.components}))
 
 
 def _of_path(path: str, connections: Sequence[Connection]) -> list[Connection]:

@@ -8,6 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from pytest_hetgpu.analysis.logs.incompatible import Incompatibilities
 from pytest_hetgpu.analysis.logs.mpi_version import fact_name, parse_mpi_version
 from pytest_hetgpu.analysis.logs.outline import Alarms, Attempts
 from pytest_hetgpu.analysis.logs.prefixes import prefix_of
@@ -109,10 +110,11 @@ def scan_log(
     Raise OSError for an existing file that cannot be read.
     """
     records, versions, attempts, alarms, signs = RecordReader(), Versions(), Attempts(), Alarms(), SuccessSigns()
+    incompatible = Incompatibilities()
     adapters = [_ParserAdapter(parser) for parser in (log_parsers() if parsers is None else parsers)]
     subscriptions = [
         Subscription(_RECORDS, lambda line: records.feed(line.raw), _RECORD_CONTEXT),
-        *(_parsed(collector) for collector in (versions, attempts, alarms, signs)),
+        *(_parsed(collector) for collector in (versions, incompatible, attempts, alarms, signs)),
     ]
     subscriptions += [_proof_subscription(proof)] if proof else []
     subscriptions += [adapter.subscription for adapter in adapters]
@@ -128,6 +130,7 @@ def scan_log(
         exits=_exits([ended for one in adapters for ended in one.exits], told.exits),
         failed=tuple(adapter.failed for adapter in adapters if adapter.failed),
         versions=versions.found,
+        incompatible=incompatible.found,
         head=scan.head,
         tail=scan.tail,
         lines=scan.lines,
@@ -171,9 +174,11 @@ def read_evidence(
         done=frozenset(told.done),
         transports=tuple(sorted({*proof.transports, *told.carried})) if proof else (),
         connections=_connections(proof, told.carried) if proof else (),
+        windows=tuple(sorted(getattr(proof, "windows", ()))),
         versions=_library_versions(told.hellos.values())
         | dict(told.versions)
         | (dict(proof.versions) if proof else {}),
+        incompatible=result.incompatible,
         exits=result.exits,
         signatures=signatures,
         proven=bool(signatures) and signatures[0].key in fatal,

@@ -46,6 +46,7 @@ class ScanResult:
     prefix: re.Pattern[str] | None = None
     line_index: LineIndex | None = None
     parts: Sequence[tuple[int, int]] | None = None
+    incompatible: tuple[str, ...] = ()
 
     @cached_property
     def ends(self) -> tuple[str, ...]:

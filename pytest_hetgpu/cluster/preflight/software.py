@@ -21,7 +21,18 @@ _OWNER_THREAD = "https://github.com/openucx/ucc/issues/1045"
 def warnings(cell: CheckedJob) -> Iterator[PreflightWarning]:
     """Yield the warnings about every node with ranks, then about differences between them."""
     for member in cell.ranked:
-        for rule in (_stack, _components, _unresolved, _modules, _torch, _mpi4py, _nccl, _shared_memory, _cma):
+        for rule in (
+            _stack,
+            _components,
+            _device_memory,
+            _unresolved,
+            _modules,
+            _torch,
+            _mpi4py,
+            _nccl,
+            _shared_memory,
+            _cma,
+        ):
             yield from rule(cell, member)
     yield from _launcher(cell)
     yield from _clocks(cell)
@@ -84,6 +95,31 @@ def _components(cell: CheckedJob, member: CheckedNode) -> Iterator[PreflightWarn
             yield PreflightWarning(
                 Kind.TRANSPORT_UNAVAILABLE, member.name, why, f"build Open MPI with {name}: ./configure --with-{name}"
             )
+
+
+def _device_memory(cell: CheckedJob, member: CheckedNode) -> Iterator[PreflightWarning]:
+    """Yield a warning if buffers are in device memory, and Open MPI takes their addresses for those of the host.
+
+    UCX and UCC detect device memory by themselves; the reductions of Open MPI compute on the CPU.
+    """
+    demand, platform = cell.job.demand, member.platform
+    stack = member.node.stack or demand.stack
+    by_mpi = demand.external is None and demand.backend in ("", "mpi")
+    if stack.vendor != "Open MPI" or not by_mpi or demand.facts.get("memory") != "device" or platform == "cpu":
+        return
+    # Release 4 has no such framework: coll/cuda shows that CUDA is built in, and it knows no ROCm.
+    framework = "coll" if 0 < stack.major < 5 else "accelerator"
+    fact = member.environment.fact(f"openmpi.{framework}")
+    if fact.state is FactState.UNKNOWN or platform in fact.items or member.environment.is_absent("openmpi"):
+        return
+    certain = not cell.uses("ucx") or (demand.transport_family != "ucc" and "reduce" in demand.operation)
+    why = (
+        f"its Open MPI has no {framework}/{platform} (it has: {fact.text or 'none'}), and the buffers are on the device"
+    )
+    remedy = f"build Open MPI for it: ./configure --with-{platform}"
+    if platform == "rocm" and framework == "coll":
+        remedy = "take Open MPI 5: release 4 knows no ROCm"
+    yield PreflightWarning(Kind.CRASH, member.name, why, remedy, certain)
 
 
 def _unresolved(cell: CheckedJob, member: CheckedNode) -> Iterator[PreflightWarning]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pytest_hetgpu.extensions.transports._mpich import SHARED_MEMORY, MpichSummary
 from pytest_hetgpu.extensions.transports._openmpi import ConnectionTable, LayerLog
 from pytest_hetgpu.extensions.transports._ucx_log import UcxLog
+from pytest_hetgpu.extensions.transports._windows import WindowLog
 from pytest_hetgpu.model.transport_classes import ON_HOST, UNKNOWN, Connection, connection
 
 
@@ -18,14 +19,21 @@ class MpiTransportParser:
     memory.
     """
 
-    triggers = (*ConnectionTable.triggers, *LayerLog.triggers, *UcxLog.triggers, *MpichSummary.triggers)
+    triggers = (
+        *ConnectionTable.triggers,
+        *LayerLog.triggers,
+        *UcxLog.triggers,
+        *MpichSummary.triggers,
+        *WindowLog.triggers,
+    )
 
     def __init__(self) -> None:
         self._table, self._layers, self._ucx, self._mpich = ConnectionTable(), LayerLog(), UcxLog(), MpichSummary()
+        self._windows = WindowLog()
 
     def feed(self, line: str, number: int) -> None:
         """Read a line of any of them; other lines are ignored."""
-        for part in (self._table, self._layers, self._ucx, self._mpich):
+        for part in (self._table, self._layers, self._ucx, self._mpich, self._windows):
             part.feed(line)
 
     @property
@@ -40,6 +48,20 @@ class MpiTransportParser:
         return frozenset(map(self._ucx.with_uncertainty, found))
 
     @property
+    def windows(self) -> frozenset[Connection]:
+        """Return the components of MPI windows.
+
+        MPICH logs no windows. Between ranks that share memory it uses that memory or the network module, by the kind of
+        the window.
+        """
+        if not self._mpich.present:
+            return frozenset(self._windows.connections | self._ucx.windows)
+        if not self._mpich.shared:
+            return frozenset(self._netmod(self._ucx.windows))
+        lanes = [one._replace(unsure=one.components) for one in self._netmod(self._ucx.windows)]
+        return frozenset((connection(ON_HOST, (SHARED_MEMORY,)), *lanes))
+
+    @property
     def versions(self) -> Mapping[str, str]:
         """Return the version of UCX if it logged one."""
         return {"ucx": self._ucx.version} if self._ucx.version else {}
@@ -52,7 +74,7 @@ class MpiTransportParser:
     def _of_logs(self) -> set[Connection]:
         lanes = self._ucx.connections
         if self._mpich.present:
-            netmod = lanes if self._mpich.ucx else _single(f"ofi/{name}" for name in self._mpich.providers)
+            netmod = self._netmod(lanes)
             shared = {connection(ON_HOST, (SHARED_MEMORY,))} if self._mpich.shared else set()
             return shared | (netmod if self._mpich.networked else set())
         layers = {
@@ -63,6 +85,10 @@ class MpiTransportParser:
         # If the log does not show the selected layer, OFI's provider is only a candidate.
         selected = self._layers.pml or {"ob1", "ucx"}
         return set().union(*(layers.get(name, _single((name,))) for name in selected))
+
+    def _netmod(self, lanes: set[Connection]) -> set[Connection]:
+        """Return the connections of MPICH's network module; `lanes` are those of UCX."""
+        return lanes if self._mpich.ucx else _single(f"ofi/{name}" for name in self._mpich.providers)
 
 
 def _single(components: Iterable[str]) -> set[Connection]:

@@ -12,6 +12,7 @@ import re
 from pytest_hetgpu.extensions.transports._ucx_log import INFO
 from pytest_hetgpu.extensions.transports.base import Rendering
 from pytest_hetgpu.model.job import Stack
+from pytest_hetgpu.model.transport_classes import OneSided
 
 VENDOR = "MPICH"
 SHARED_MEMORY = "ch4/posix"
@@ -29,6 +30,12 @@ def pinned(stack: Stack, netmod: str | None, env: dict[str, str] | None = None) 
     module = {} if netmod is None else {"MPIR_CVAR_CH4_NETMOD": netmod}
     local = {"MPIR_CVAR_NOLOCAL": "0" if netmod is None else "1"}
     return Rendering({}, {**module, **local, "MPIR_CVAR_DEBUG_SUMMARY": _summary(stack.version), **INFO, **(env or {})})
+
+
+def one_sided(netmod: str, components: tuple[str, ...], benchmark: bool) -> tuple[Rendering, OneSided]:
+    """Return the same settings as a proof of windows: without shared memory they have the network module alone."""
+    pins = {"MPIR_CVAR_CH4_NETMOD": netmod, "MPIR_CVAR_NOLOCAL": "1"}
+    return Rendering({}, pins), OneSided(components, benchmark, pinned=True)
 
 
 def _summary(version: str) -> str:

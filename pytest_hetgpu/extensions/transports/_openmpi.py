@@ -22,6 +22,9 @@ from pytest_hetgpu.model.transport_classes import OFF_HOST, ON_HOST, UNKNOWN, Co
 VENDOR = "Open MPI"
 _SHOW_5 = {"ompi_display_comm": "mpi_init"}
 _SHOW_4 = {"pml_base_verbose": "10", "btl_base_verbose": "1", "opal_common_ofi_verbose": "1"}
+# Collectives that bypass the point-to-point layer: hcoll and fca are in use as soon as they are installed, the others
+# if a parameter raises their priority. Open MPI ignores names that its build lacks.
+_OWN_PATHS = {"coll": "^acoll,fca,hcoll,sm,smdirect,xhc"}
 # sm of release 5 was vader before. sm of release 4 is a stub that only prints this.
 _SM_4, _SM_5 = "vader", "sm"
 
@@ -36,10 +39,14 @@ _PROVIDER = re.compile(r"\bmtl:ofi:(prov|provider): ([\w+-]+)")
 
 
 def pinned(stack: Stack, mca: dict[str, str], env: dict[str, str] | None = None) -> Rendering:
-    """Return the parameters, with those that make the release log its transports."""
+    """Return the parameters, with those that make the release log its transports.
+
+    A pinned point-to-point layer (`pml`) carries the collectives, too.
+    """
+    collectives = _OWN_PATHS if "pml" in mca else {}
     if is_old(stack):
-        return Rendering(mca | _SHOW_4, INFO | (env or {}))
-    return Rendering(mca | _SHOW_5, env or {})
+        return Rendering(collectives | mca | _SHOW_4, INFO | (env or {}))
+    return Rendering(collectives | mca | _SHOW_5, env or {})
 
 
 def verbose(frameworks: Sequence[str], env: dict[str, str] | None = None) -> Rendering:

@@ -5,7 +5,8 @@ on they have names too (`ucp_context_0 intra-node cfg#1 tag(tcp/eth0)`).
 
 `tag(...)` lists the lanes of short messages and those of rendezvous. No line at this level shows how UCX divides a
 message among them. Before 1.16 (UCX_PROTO_ENABLE=n) a rendezvous uses only lanes that reach the memory of another
-process. With `posix/memory tcp/eth0` 1.13.1 sent 64 KiB by posix and 4 MiB by tcp, 1.18.1 both by posix.
+process. With `posix/memory tcp/eth0` 1.13.1 sent 64 KiB by posix and 4 MiB by tcp, 1.18.1 both by posix. `rma(...)` and
+`rma_am(...)` list the lanes of one-sided communication.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ INFO = {"UCX_LOG_LEVEL": "info"}
 DEBUG = {"UCX_LOG_LEVEL": "debug"}
 """Settings that bug reports to UCX require. A UCX built without debug output prints a warning and continues."""
 
-_VERSION = re.compile(r"\bUCX\s+INFO\s+Version (\d[\w.]*)")
-_LANES = re.compile(r"\bUCX\s+INFO\s.*?\b(?:(intra-node |inter-node )?cfg#\d+|ep_cfg\[\d+\]:)\s+tag\(([^()]*)\)")
+# A release that does not fit its user's prints a warning in place of its version.
+_VERSION = re.compile(r"\bUCX\s+(?:INFO\s+Version |WARN\s+UCP API version is incompatible: .*actual )(\d[\w.]*)")
+_LANES = re.compile(r"\bUCX\s+INFO\s.*?\b(?:(intra-node |inter-node )?cfg#\d+|ep_cfg\[\d+\]:)\s+(.*\S)")
+_LISTED = re.compile(r"\b(tag|rma|rma_am)\(([^()]*)\)")
 # Shared memory for copies of messages, and transports that reach the memory of the other process.
 _COPIED = frozenset(("ucx/posix", "ucx/sysv"))
 _MAPPED = frozenset(("ucx/cma", "ucx/knem", "ucx/xpmem", "ucx/cuda_ipc", "ucx/rocm_ipc", "ucx/ze_ipc"))
@@ -29,11 +32,12 @@ _PATHS = {"intra-node ": ON_HOST, "inter-node ": OFF_HOST}
 class UcxLog:
     """The connections in the log of UCX, fed with every line that contains one of `triggers`."""
 
-    triggers = (b"UCX  INFO  Version", b"cfg#", b"ep_cfg[")
+    triggers = (b"UCX  INFO  Version", b"UCP API version is incompatible", b"cfg#", b"ep_cfg[")
 
     def __init__(self) -> None:
         self.version: str | None = None
         self.connections: set[Connection] = set()
+        self.windows: set[Connection] = set()
 
     def with_uncertainty(self, one: Connection) -> Connection:
         """Mark the components that may carry short messages only, by this version of UCX."""
@@ -55,7 +59,10 @@ class UcxLog:
             self.version = version[1]
             return
         found = _LANES.search(line)
-        if found:
-            names = {f"ucx/{lane.partition('/')[0]}" for lane in found[2].split()}
+        if not found:
+            return
+        for use, lanes in _LISTED.findall(found[2]):
+            names = {f"ucx/{lane.partition('/')[0]}" for lane in lanes.split()}
             if names and "ucx/self" not in names:
-                self.connections.add(connection(_PATHS.get(found[1] or "", UNKNOWN), names))
+                seen = self.connections if use == "tag" else self.windows
+                seen.add(connection(_PATHS.get(found[1] or "", UNKNOWN), names))

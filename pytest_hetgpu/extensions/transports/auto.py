@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from pytest_hetgpu.extensions.transports import _mpich, _openmpi
+from pytest_hetgpu.extensions.transports import _mpich, _openmpi, _windows
 from pytest_hetgpu.extensions.transports._mpi_log import MpiTransportParser
 from pytest_hetgpu.extensions.transports._netdev import nothing_up
 from pytest_hetgpu.extensions.transports._ucx_log import DEBUG
 from pytest_hetgpu.extensions.transports.base import Rendering, Transport, TransportParser
 from pytest_hetgpu.model.job import Node, Stack
+from pytest_hetgpu.model.transport_classes import OneSided
 
 
 class Auto(Transport):
@@ -20,6 +21,12 @@ class Auto(Transport):
 
     def unreachable(self, node: Node, stack: Stack) -> str | None:
         return None if stack.vendor == _mpich.VENDOR else nothing_up(node, stack.vendor)
+
+    def one_sided(self, stack: Stack, benchmark: bool) -> tuple[Rendering, OneSided]:
+        """Return the log of windows alone."""
+        if stack.vendor == _mpich.VENDOR or _openmpi.is_old(stack):
+            return Rendering(), OneSided(("*",), benchmark)
+        return Rendering(_windows.SHOW_5), OneSided(("*",), benchmark, logged=True)
 
     def verbose(self, stack: Stack) -> Rendering:
         debug = {**DEBUG, "FI_LOG_LEVEL": "warn"}

@@ -15,7 +15,14 @@ from pytest_hetgpu.model.interfaces import InterfaceChoice
 from pytest_hetgpu.model.job import Node, Stack
 from pytest_hetgpu.model.messages import show
 from pytest_hetgpu.model.old_spellings import KeepsOldNames, Renamed
-from pytest_hetgpu.model.transport_classes import NO_CARRIER, Connection, RequiredClass, TransportMember, required_class
+from pytest_hetgpu.model.transport_classes import (
+    NO_CARRIER,
+    Connection,
+    OneSided,
+    RequiredClass,
+    TransportMember,
+    required_class,
+)
 
 _WORD = re.compile(r"[A-Za-z0-9_.:/+-]+")
 _INTERFACES = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/@+~,-]*")
@@ -129,6 +136,14 @@ class Transport(KeepsOldNames, abc.ABC):
     @abc.abstractmethod
     def render(self, node: Node, stack: Stack) -> Rendering:
         """Return settings that make this node's ranks use the transport and log it."""
+
+    def one_sided(self, stack: Stack, benchmark: bool) -> tuple[Rendering, OneSided] | None:
+        """Return the settings that pin and log MPI windows, with the components that may carry them.
+
+        `pinned` in it holds if these settings are in force. None if the transport does not pin windows.
+        `benchmark`: the program uses windows and nothing else.
+        """
+        return None
 
     @property
     def interface_setting(self) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pydantic import model_validator
 
-from pytest_hetgpu.extensions.transports import _openmpi
+from pytest_hetgpu.extensions.transports import _openmpi, _windows
 from pytest_hetgpu.extensions.transports._mpi_log import MpiTransportParser
 from pytest_hetgpu.extensions.transports._netdev import netdev, nothing_up
 from pytest_hetgpu.extensions.transports.base import (
@@ -20,7 +20,7 @@ from pytest_hetgpu.extensions.transports.base import (
 )
 from pytest_hetgpu.model.interfaces import FREE, LOOPBACK, InterfaceChoice
 from pytest_hetgpu.model.job import Node, Stack
-from pytest_hetgpu.model.transport_classes import NO_CARRIER, RDMA, SHARED_MEMORY, TCP, TransportMember
+from pytest_hetgpu.model.transport_classes import NO_CARRIER, RDMA, SHARED_MEMORY, TCP, OneSided, TransportMember
 
 # Classes of Open MPI's byte transfer layers (opal/mca/btl). `ofi` has libfabric's provider, which may be of any class.
 _KINDS = {
@@ -77,6 +77,14 @@ class Ob1(Transport):
 
     def unreachable(self, node: Node, stack: Stack) -> str | None:
         return nothing_up(node, stack.vendor)
+
+    def one_sided(self, stack: Stack, benchmark: bool) -> tuple[Rendering, OneSided]:
+        """Return `pt2pt` for release 4, and `rdma` over the same byte transfer layers for release 5."""
+        carriers = [one.name for one in self.members() if one.kind != NO_CARRIER]
+        shared = any(one.kind == SHARED_MEMORY for one in self.members())
+        names = tuple(f"osc/rdma:{_openmpi.plain(name)}" for name in carriers)
+        old = "sm,pt2pt" if shared else "pt2pt"
+        return _windows.one_sided(stack, benchmark, old, (*names, *_windows.IN_MEMORY * shared), shared=shared)
 
     def verbose(self, stack: Stack) -> Rendering:
         return _openmpi.verbose(("bml", "btl"))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pytest_hetgpu.extensions.transports import _mpich, _openmpi
+from pytest_hetgpu.extensions.transports import _mpich, _openmpi, _windows
 from pytest_hetgpu.extensions.transports._mpi_log import MpiTransportParser
 from pytest_hetgpu.extensions.transports._netdev import netdev, nothing_up, only_loopback
 from pytest_hetgpu.extensions.transports.base import Rendering, Transport, TransportParser, TransportSettings, Word
 from pytest_hetgpu.model.interfaces import InterfaceChoice
 from pytest_hetgpu.model.job import Node, Stack
-from pytest_hetgpu.model.transport_classes import RDMA, SHARED_MEMORY, TCP, TransportMember
+from pytest_hetgpu.model.transport_classes import RDMA, SHARED_MEMORY, TCP, OneSided, TransportMember
 
 # Classes of libfabric's providers (fi_provider(7)).
 _KINDS = {
@@ -41,6 +41,12 @@ class Ofi(Transport):
         # FI_PROVIDER alone does not help: Open MPI excludes tcp, sockets and shm by default.
         mca = {"pml": "cm", "mtl": "ofi", "opal_common_ofi_provider_include": provider, "opal_common_ofi_verbose": "1"}
         return _openmpi.pinned(stack, mca, env)
+
+    def one_sided(self, stack: Stack, benchmark: bool) -> tuple[Rendering, OneSided]:
+        """Return `pt2pt` for release 4. Release 5 has only byte transfer layers, of which `ofi` needs native RDMA."""
+        if stack.vendor == _mpich.VENDOR:
+            return _mpich.one_sided("ofi", self.components(), benchmark)
+        return _windows.one_sided(stack, benchmark, "pt2pt", ("osc/rdma:ofi",))
 
     @property
     def interface_setting(self) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from pytest_hetgpu.extensions.transports import _mpich, _openmpi
+from pytest_hetgpu.extensions.transports import _mpich, _openmpi, _windows
 from pytest_hetgpu.extensions.transports._mpi_log import MpiTransportParser
 from pytest_hetgpu.extensions.transports._netdev import nothing_up
 from pytest_hetgpu.extensions.transports.base import Rendering, Transport, TransportParser
 from pytest_hetgpu.model.job import Node, Stack
-from pytest_hetgpu.model.transport_classes import SHARED_MEMORY, TransportMember
+from pytest_hetgpu.model.transport_classes import SHARED_MEMORY, OneSided, TransportMember
+
+_UCX = ("ucx/posix", "ucx/sysv", "ucx/cma", "ucx/knem", "ucx/xpmem")
 
 
 class Shm(Transport):
@@ -22,6 +24,12 @@ class Shm(Transport):
 
     def unreachable(self, node: Node, stack: Stack) -> str | None:
         return None if stack.vendor == _mpich.VENDOR else nothing_up(node, stack.vendor)
+
+    def one_sided(self, stack: Stack, benchmark: bool) -> tuple[Rendering, OneSided]:
+        """Return all components in shared memory. Some windows of MPICH use the network module, by any of UCX's."""
+        if stack.vendor == _mpich.VENDOR:
+            return Rendering(), OneSided((_mpich.SHARED_MEMORY, *_UCX), benchmark, logged=True)
+        return _windows.one_sided(stack, benchmark, "sm,pt2pt", ("osc/rdma:sm", *_windows.IN_MEMORY), shared=True)
 
     def verbose(self, stack: Stack) -> Rendering:
         return _mpich.verbose() if stack.vendor == _mpich.VENDOR else _openmpi.verbose(("bml", "btl"))

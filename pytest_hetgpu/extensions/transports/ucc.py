@@ -17,7 +17,7 @@ from pytest_hetgpu.extensions.transports.base import (
 )
 from pytest_hetgpu.model.interfaces import InterfaceChoice
 from pytest_hetgpu.model.job import Node, Stack
-from pytest_hetgpu.model.transport_classes import Connection, TransportMember, connection
+from pytest_hetgpu.model.transport_classes import Connection, OneSided, TransportMember, connection
 
 # UCC's map of teams of several ranks: `UCC  INFO \tHost: {0..4095}:TL_UCP:10 {4K..inf}:TL_UCP:10`
 # (ucc_coll_score_map.c); its first line is `===== COLL_SCORE_MAP (team_id 1, size 2) =====`.
@@ -77,6 +77,10 @@ class Ucc(Transport):
             return Rendering(below.mca, {**below.env, **env, "MPIR_CVAR_CH4_UCC_ENABLE": "1"})
         return Rendering({**below.mca, "coll_ucc_enable": "1", "coll_ucc_priority": "100"}, {**below.env, **env})
 
+    def one_sided(self, stack: Stack, benchmark: bool) -> tuple[Rendering, OneSided] | None:
+        """Return that of the transport below: UCC carries collectives alone."""
+        return self.below.one_sided(stack, benchmark)
+
     def verbose(self, stack: Stack) -> Rendering:
         below = self.below.verbose(stack)
         mca = {} if stack.vendor == _mpich.VENDOR else {"coll_ucc_verbose": "10"}
@@ -126,6 +130,11 @@ class UccTransportParser:
     def connections(self) -> frozenset[Connection]:
         """Return the connections that were seen below, with the layers of UCC over them."""
         return frozenset(map(self._above, self._below.connections))
+
+    @property
+    def windows(self) -> frozenset[Connection]:
+        """Return the components of MPI windows, which UCC does not carry."""
+        return self._below.windows
 
     def _above(self, one: Connection) -> Connection:
         if not self._layers:

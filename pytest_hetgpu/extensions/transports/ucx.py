@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pydantic import model_validator
 
 from pytest_hetgpu.extensions.runtimes.process.interface_names import kind_of
-from pytest_hetgpu.extensions.transports import _mpich, _openmpi
+from pytest_hetgpu.extensions.transports import _mpich, _openmpi, _windows
 from pytest_hetgpu.extensions.transports._mpi_log import MpiTransportParser
 from pytest_hetgpu.extensions.transports._netdev import netdev, nothing_up, only_loopback
 from pytest_hetgpu.extensions.transports._ucx_log import DEBUG, INFO
@@ -22,7 +22,7 @@ from pytest_hetgpu.extensions.transports.base import (
 )
 from pytest_hetgpu.model.interfaces import InterfaceChoice
 from pytest_hetgpu.model.job import Fabric, Node, Stack
-from pytest_hetgpu.model.transport_classes import ANY, NO_CARRIER, RDMA, SHARED_MEMORY, TCP, TransportMember
+from pytest_hetgpu.model.transport_classes import ANY, NO_CARRIER, RDMA, SHARED_MEMORY, TCP, OneSided, TransportMember
 
 # UCX's names for groups of transports (ucp_tl_aliases in src/ucp/core/ucp_context.c).
 _GROUPS = {
@@ -124,6 +124,12 @@ class Ucx(Transport):
         # By default Open MPI enables UCX for RDMA-class transports only.
         mca = {"pml": "ucx", "opal_common_ucx_tls": "any", "opal_common_ucx_devices": "any"}
         return _openmpi.pinned(stack, mca, env)
+
+    def one_sided(self, stack: Stack, benchmark: bool) -> tuple[Rendering, OneSided]:
+        """Return `ucx` for Open MPI, whose worker has the same list; MPICH's windows use its network module."""
+        if stack.vendor == _mpich.VENDOR:
+            return _mpich.one_sided("ucx", self.components(), benchmark)
+        return _windows.one_sided(stack, benchmark, "ucx", self.components())
 
     @property
     def interface_setting(self) -> str:

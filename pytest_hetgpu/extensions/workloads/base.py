@@ -173,6 +173,11 @@ class Workload(KeepsOldNames, abc.ABC):
         """Return whether rank 0 reports a trace of a profiler."""
         return False
 
+    @property
+    def one_sided(self) -> bool | None:
+        """Return whether its program communicates by MPI windows, and by nothing else; None if that is not known."""
+        return False
+
     def with_scaling(self, kind: str) -> Workload:
         """Return the same work as a cell of a series of a kind."""
         other = copy(self)

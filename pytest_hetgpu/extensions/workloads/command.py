@@ -72,6 +72,10 @@ class CommandWorkload(ExternalWorkload):
         other.settings = self.settings.model_copy(update={"mpi": False})
         return other
 
+    @property
+    def one_sided(self) -> bool | None:
+        return False if self.settings.mpi is False else None
+
     def command(self) -> tuple[str, ...]:
         return (*self.settings.argv, *self.settings.arguments)
 

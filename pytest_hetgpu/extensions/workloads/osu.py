@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Annotated, Literal
 
@@ -18,6 +19,7 @@ from pytest_hetgpu.extensions.workloads._external import (
     points,
 )
 from pytest_hetgpu.extensions.workloads.base import Sizes
+from pytest_hetgpu.model.external_program import ExternalProgram
 from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.sizes import parse_sizes
 
@@ -30,6 +32,7 @@ _COLLECTIVE = re.compile(
     r"[vw]?(_persistent)?"
 )
 _BARRIER = re.compile(r"i?barrier(_persistent)?")
+_ONE_SIDED = re.compile(r"(put|get|acc|cas|fop|get_acc)_\w+")
 _TYPES = {"int8": "mpi_char", "int32": "mpi_int", "float32": "mpi_float"}
 
 
@@ -87,6 +90,23 @@ class Osu(ExternalWorkload):
             *(("-l",) if asked.in_place else ()),
             *asked.arguments,
         )
+
+    def external(self, ranks: int) -> ExternalProgram:
+        """Return the requirements; programs over NCCL or RCCL use MPI to start alone."""
+        return replace(super().external(ranks), layer="nccl" if self._by_nccl else self.layer)
+
+    def unsuitable_transport(self, family: str) -> str | None:
+        if self._by_nccl and family != "nccl":
+            return f"runs over nccl alone, whatever MPI does; the cell's transport is {family}"
+        return super().unsuitable_transport(family)
+
+    @property
+    def _by_nccl(self) -> bool:
+        return self.settings.name.startswith(("xccl_", "nccl_"))
+
+    @property
+    def one_sided(self) -> bool:
+        return _ONE_SIDED.fullmatch(self.settings.name) is not None
 
     def points(self) -> tuple[MessagePoint, ...]:
         return self.required_points(1)

@@ -9,7 +9,7 @@ import pytest
 from pytest_hetgpu.cluster.preflight.check import check, deciding_warning, machine_warnings
 from pytest_hetgpu.cluster.preflight.warning import CheckedJob, torch_backend
 from pytest_hetgpu.model.external_program import ExternalProgram
-from pytest_hetgpu.model.job import Command
+from pytest_hetgpu.model.job import Command, Hardware, Job
 from pytest_hetgpu.model.verdict import Kind
 from tests.cluster.preflight.preflight_cases import CPU, G4AD, G4DN, OPEN_MPI, concerns, environment, job, looked
 
@@ -95,6 +95,62 @@ def test_ucx_without_the_accelerators_transports() -> None:
     ]
     # Of the other vendor's transports, which a mixed cell names too, nothing is asked.
     assert looked(job(G4DN, env={"UCX_TLS": "tcp,rocm_copy"}), environment({"ucx.modules": ("cma",)})) == ()
+
+
+def on_device(what: Job) -> Job:
+    return replace(what, demand=replace(what.demand, facts={"memory": "device"}))
+
+
+@pytest.mark.parametrize(
+    ("version", "hardware", "fact", "family", "operation", "certain"),
+    [
+        ("5.0.11", G4DN, {"openmpi.accelerator": ("null",)}, "ob1", "send_recv", True),
+        ("5.0.11", G4AD, {"openmpi.accelerator": ("cuda", "null")}, "ob1", "send_recv", True),
+        ("5.0.11", G4DN, {"openmpi.accelerator": None}, "ob1", "send_recv", True),
+        # UCX finds device memory by itself, and so does UCC; Open MPI's reductions do not.
+        ("5.0.11", G4DN, {"openmpi.accelerator": ("null",)}, "ucx", "send_recv", False),
+        ("5.0.11", G4DN, {"openmpi.accelerator": ("null",)}, "ucx", "allreduce", True),
+        # Release 4 has no accelerator framework.
+        ("4.1.8", G4DN, {"openmpi.coll": ("basic", "tuned"), "openmpi.accelerator": None}, "ob1", "send_recv", True),
+        ("4.1.8", G4AD, {"openmpi.coll": ("cuda", "tuned"), "openmpi.accelerator": None}, "ob1", "send_recv", True),
+    ],
+)
+def test_device_memory_needs_an_open_mpi_that_knows_it(
+    version: str,
+    hardware: Hardware,
+    fact: dict[str, tuple[str, ...] | None],
+    family: str,
+    operation: str,
+    certain: bool,
+) -> None:
+    what = job(
+        hardware,
+        family=family,
+        transports=(f"{family}/tcp",),
+        operation=operation,
+        stack=replace(OPEN_MPI, version=version),
+    )
+    what = on_device(what)
+    facts = environment({"openmpi": version, f"{hardware.accelerator.platform}.devices": ("x",), **fact})
+    told = [one for one in looked(what, facts) if "buffers are on the device" in one.why]
+    assert [(one.kind, one.certain) for one in told] == [(Kind.CRASH, certain)]
+    on_host = replace(what, demand=replace(what.demand, facts={"memory": "host"}))
+    assert not [one for one in looked(on_host, facts) if "buffers are on the device" in one.why]
+
+
+@pytest.mark.parametrize(
+    ("version", "fact"),
+    [("5.0.11", {"openmpi.accelerator": ("cuda", "null")}), ("4.1.8", {"openmpi.coll": ("cuda",)}), ("5.0.11", {})],
+)
+def test_device_memory_of_an_open_mpi_that_knows_it(version: str, fact: dict[str, tuple[str, ...]]) -> None:
+    what = job(
+        G4DN,
+        family="ob1",
+        transports=("ob1/tcp",),
+        stack=replace(OPEN_MPI, version=version),
+    )
+    what = on_device(what)
+    assert "on the device" not in str(looked(what, environment({"openmpi": version, "cuda.devices": ("x",), **fact})))
 
 
 def test_enable_mt_under_pytorch_over_mpi_is_the_known_crash() -> None:

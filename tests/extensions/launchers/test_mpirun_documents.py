@@ -72,8 +72,9 @@ UCX_ROCM_COPY_D2H_THRESH: 0, UCX_ROCM_COPY_H2D_THRESH: 0, UCC_EC_ROCM_REDUCE_HOS
       UCC_EC_ROCM_COPY_HOST_LIMIT: 0, OMPI_MCA_mpi_accelerator_rocm_memcpyD2H_limit: 0,
       OMPI_MCA_mpi_accelerator_rocm_memcpyH2D_limit: 0"""
 
-# What a run needs to show which transport it used, and what lets UCX use devices that are no RDMA: not typed by hand.
-SHOW = {"mca": {"ompi_display_comm"}, "env": {"UCX_LOG_LEVEL", "UCC_LOG_LEVEL"}}
+# What a run needs to show which transport it used, what keeps collectives on it, and what lets UCX use devices that
+# are no RDMA: not typed by hand.
+SHOW = {"mca": {"ompi_display_comm", "coll"}, "env": {"UCX_LOG_LEVEL", "UCC_LOG_LEVEL"}}
 
 
 class Case(NamedTuple):

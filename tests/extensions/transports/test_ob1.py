@@ -17,6 +17,7 @@ FOUR = Stack("openmpi-4", "Open MPI", "4.1.8", "/s", "/s/bin/mpirun", "/s/bin/py
 HYDRA = Stack("mpich", "MPICH", "5.0.2", "/s", "/s/bin/mpirun", "/s/bin/python")
 NODE = Node(0, Hardware("cpu"), "localhost", 1)
 WIRED = Node(0, Hardware("cpu", fabric=Fabric(netdev="ens5")), "localhost", 1)
+COLL = {"coll": "^acoll,fca,hcoll,sm,smdirect,xhc"}
 SHOWN_4 = {"pml_base_verbose": "10", "btl_base_verbose": "1", "opal_common_ofi_verbose": "1"}
 
 
@@ -25,7 +26,7 @@ def ob1(**settings: Any) -> Ob1:
 
 
 def test_tcp_is_the_default_and_pinned_to_one_interface() -> None:
-    tcp = {"pml": "ob1", "btl": "tcp,self"}
+    tcp = {"pml": "ob1", "btl": "tcp,self", **COLL}
     shown = {"ompi_display_comm": "mpi_init"}
     assert ob1().render(NODE, FIVE) == Rendering({**tcp, "btl_tcp_if_include": "lo", **shown})
     assert ob1().render(WIRED, FIVE) == Rendering({**tcp, "btl_tcp_if_include": "ens5", **shown})
@@ -33,7 +34,7 @@ def test_tcp_is_the_default_and_pinned_to_one_interface() -> None:
 
 
 def test_release_4_shows_its_layers_instead_of_a_table() -> None:
-    tcp = {"pml": "ob1", "btl": "tcp,self", "btl_tcp_if_include": "lo"}
+    tcp = {"pml": "ob1", "btl": "tcp,self", "btl_tcp_if_include": "lo", **COLL}
     assert ob1().render(NODE, FOUR) == Rendering({**tcp, **SHOWN_4}, {"UCX_LOG_LEVEL": "info"})
 
 

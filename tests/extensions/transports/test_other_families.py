@@ -23,6 +23,7 @@ HYDRA = Stack("mpich", "MPICH", "5.0.2", "/s", "/s/bin/mpirun", "/s/bin/python")
 NODE = Node(0, Hardware("cpu"), "localhost", 1)
 WIRED = Node(0, Hardware("cpu", fabric=Fabric(netdev="ens5")), "localhost", 1)
 
+COLL = {"coll": "^acoll,fca,hcoll,sm,smdirect,xhc"}
 SHOWN_4 = {"pml_base_verbose": "10", "btl_base_verbose": "1", "opal_common_ofi_verbose": "1"}
 SHOWN_5 = {"ompi_display_comm": "mpi_init"}
 LOGGED = {"UCX_LOG_LEVEL": "info"}
@@ -39,8 +40,8 @@ def ucc(lower: Ucx | Ob1 | None = None, **settings: Any) -> Ucc:
 
 def test_shared_memory_of_each_mpi() -> None:
     shm = Shm(TransportSettings())
-    assert shm.render(WIRED, FIVE) == Rendering({"pml": "ob1", "btl": "sm,self", **SHOWN_5})
-    assert shm.render(WIRED, FOUR) == Rendering({"pml": "ob1", "btl": "vader,self", **SHOWN_4}, LOGGED)
+    assert shm.render(WIRED, FIVE) == Rendering({"pml": "ob1", "btl": "sm,self", **COLL, **SHOWN_5})
+    assert shm.render(WIRED, FOUR) == Rendering({"pml": "ob1", "btl": "vader,self", **COLL, **SHOWN_4}, LOGGED)
     assert shm.render(WIRED, HYDRA) == Rendering({}, {"MPIR_CVAR_NOLOCAL": "0", **SUMMARY})
     assert shm.components() == ("ob1/sm", "ch4/posix")
     assert [shm.unsuitable(stack) for stack in (FIVE, FOUR, HYDRA)] == [None] * 3
@@ -56,8 +57,8 @@ def test_the_mpi_s_own_choice_is_only_made_to_show_itself() -> None:
 
 def test_ofi_needs_its_provider_included() -> None:
     mca = {"pml": "cm", "mtl": "ofi", "opal_common_ofi_provider_include": "tcp", "opal_common_ofi_verbose": "1"}
-    assert ofi().render(NODE, FIVE) == Rendering({**mca, **SHOWN_5})
-    assert ofi().render(NODE, FOUR) == Rendering({**mca, **SHOWN_4}, LOGGED)
+    assert ofi().render(NODE, FIVE) == Rendering({**mca, **COLL, **SHOWN_5})
+    assert ofi().render(NODE, FOUR) == Rendering({**mca, **COLL, **SHOWN_4}, LOGGED)
     netmod = {"MPIR_CVAR_CH4_NETMOD": "ofi", "MPIR_CVAR_NOLOCAL": "1", "FI_PROVIDER": "tcp", **SUMMARY}
     assert ofi().render(NODE, HYDRA) == Rendering({}, netmod)
     assert ofi().components() == ("ofi/tcp",)

@@ -18,7 +18,13 @@ STACK = Stack("openmpi-5", "Open MPI", "5.0.11", "/s", "/s/bin/mpirun", "/s/bin/
 NODE = Node(0, Hardware("cpu"), "localhost", 1)
 WIRED = Node(0, Hardware("cpu", fabric=Fabric(netdev="ens5")), "localhost", 1)
 
-ANY = {"pml": "ucx", "opal_common_ucx_tls": "any", "opal_common_ucx_devices": "any", "ompi_display_comm": "mpi_init"}
+ANY = {
+    "coll": "^acoll,fca,hcoll,sm,smdirect,xhc",
+    "pml": "ucx",
+    "opal_common_ucx_tls": "any",
+    "opal_common_ucx_devices": "any",
+    "ompi_display_comm": "mpi_init",
+}
 
 
 def ucx(**settings: Any) -> Ucx:
