@@ -14,6 +14,8 @@ from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.verdict import Kind
 
 MOST_NAMES = 200
+BAIL_OUT = "Bail out!"
+"""Beginning of the line by which a suite gives up in the Test Anything Protocol."""
 _SHOWN = 3
 
 
@@ -149,6 +151,11 @@ class SuiteResult:
     more: int = 0
     missing: int = 0
     whole: bool = True
+
+    @property
+    def failed_tests(self) -> bool:
+        """Return whether a test failed; `failed` also has the line by which a suite gave up."""
+        return any(not name.startswith(BAIL_OUT) for name in self.failed)
 
     @property
     def failure_key(self) -> str:

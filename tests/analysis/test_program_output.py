@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.verdict import Kind, Verdict
-from tests.analysis.interpret_runs import PROOF, Judged, foreign, greetings, judged, names, sample
+from tests.analysis.interpret_runs import PROOF, Judged, foreign, greetings, judged, names, record, sample
 from tests.analysis.judges.judge_cases import expectation
 
 __all__ = ["judged"]
@@ -156,3 +157,42 @@ def test_a_version_without_the_check_is_skipped(judged: Judged) -> None:
     assert found.why.startswith("ucx 1.13.1 has no option -V, which checks the data")
     unchecked = foreign(argv=argv[:-1], reader="ucx_perftest", layer="ucx", check=False)
     assert judged(text, unchecked, [MessagePoint(8, "")], code=1).kind is Kind.ERROR
+
+
+@pytest.mark.parametrize(
+    ("settings", "text", "kind", "why"),
+    [
+        # The pattern of failure was searched before anything was dropped.
+        ({"success": "GOOD", "failure": "BAD"}, "GOOD\n", Kind.PASSED, ""),
+        (
+            {"success": "GOOD"},
+            "",
+            Kind.UNKNOWN,
+            "nothing fits 'GOOD', which marks success; 9 bytes of the output were not",
+        ),
+        ({"tests": "tap"}, "1..2\nok 1\n", Kind.UNKNOWN, "1 of 2 planned tests did not run on rank 0; 9 bytes"),
+        ({"tests": "tap"}, "1..1\nok 1\n", Kind.UNKNOWN, "success was shown by 1 of 2 ranks; 9 bytes of the output"),
+        ({"json_success": "ok"}, '{"ok": true}\n', Kind.UNKNOWN, "success was shown by 1 of 2 ranks; 9 bytes"),
+    ],
+)
+def test_text_that_was_not_kept_proves_nothing(
+    judged: Judged, settings: dict[str, str], text: str, kind: Kind, why: str
+) -> None:
+    pytest.importorskip("re2")
+    program = foreign("command", labels="open-mpi-4", settings=json.dumps(settings), proof=False, check=False)
+    said = "".join(f"[1,0]<stdout>:{line}\n" for line in text.splitlines())
+    ends = "".join(record(t="exit", rank=rank, code=0, at=2.0) for rank in range(2))
+    log = greetings(exits=True) + said + ends
+    found = judged(log, program, run={"left_out": 9})
+    assert (found.kind, found.why.startswith(why)) == (kind, True)
+    refuted = judged(log, program, run={"left_out": 9, "refuted": "'BAD' was found on rank 1: BAD"})
+    assert (refuted.kind, refuted.why) == (Kind.WRONG_RESULT, "osu_allreduce: 'BAD' was found on rank 1: BAD")
+
+
+def test_a_failure_that_the_program_reports_decides_in_a_stopped_run(judged: Judged) -> None:
+    pytest.importorskip("re2")
+    program = foreign("command", settings=json.dumps({"success": "GOOD", "failure": "BAD"}), proof=False, check=False)
+    stopped = judged(greetings() + "BAD\n", program, run={"interrupted": "SIGINT", "returncode": None})
+    assert (stopped.kind, stopped.verdict) == (Kind.WRONG_RESULT, Verdict.NEW)
+    late = judged(greetings() + "BAD\n", program, run={"timed_out": True, "returncode": None})
+    assert late.kind is Kind.WRONG_RESULT

@@ -13,7 +13,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pytest_hetgpu.model.program_output import MOST_NAMES, SuiteResult
+from pytest_hetgpu.model.program_output import BAIL_OUT, MOST_NAMES, SuiteResult
 
 _MOST_TESTS = 100_000
 _LONGEST_NAME = 200
@@ -87,7 +87,6 @@ class TapReader(SuiteReader):
     _TEST = re.compile(r"(not )?ok(?:[ \t]+(\d{1,9}))?(?:[ \t]+(?:- ?)?(.*))?")
     _PLAN = re.compile(r"1\.\.(\d{1,9})\s*(?:#.*)?")
     _DIRECTIVE = re.compile(r"(?<!\\)#\s*(skip|todo)\b", re.IGNORECASE)
-    _BAIL_OUT = "Bail out!"
 
     def __init__(self) -> None:
         super().__init__()
@@ -100,7 +99,7 @@ class TapReader(SuiteReader):
             self._take(bool(found[1]), found[2] or "", (found[3] or "").strip())
         elif found := self._PLAN.fullmatch(line):
             self._plan(int(found[1]))
-        elif line.startswith(self._BAIL_OUT):
+        elif line.startswith(BAIL_OUT):
             self._fail(line.strip(), line.strip())
 
     def _plan(self, planned: int) -> None:
@@ -143,7 +142,7 @@ class TapReader(SuiteReader):
         return self._result(tests, skipped, missing, whole=not (missing or self.unfinished or self._failed_to_end()))
 
     def _failed_to_end(self) -> bool:
-        return any(name.startswith(self._BAIL_OUT) for name in self._failed)
+        return any(name.startswith(BAIL_OUT) for name in self._failed)
 
 
 class UnittestReader(SuiteReader):

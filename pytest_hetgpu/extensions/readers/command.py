@@ -161,8 +161,9 @@ class CommandParser(OutputParser):
 
     @classmethod
     def meaning_of_stop(cls, reading: BenchmarkResult) -> ExitMeaning | None:
-        # The tests that failed before are in the report; why it was stopped comes first.
-        return cls.meaning_of_exit(0, replace(reading, missing_success="", suite=None))
+        # A suite that was stopped may give up, or lack tests. A test that had failed before remains failed.
+        suite = reading.suite if reading.suite and reading.suite.failed_tests else None
+        return cls.meaning_of_exit(0, replace(reading, missing_success="", suite=suite))
 
     def _keep(self, item: Figures, groups: Mapping[str, str], line: int) -> None:
         unit = _units.known(groups.get("unit", item.unit))

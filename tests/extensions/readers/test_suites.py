@@ -52,8 +52,10 @@ def test_planned_tests_that_did_not_run_are_no_success() -> None:
     assert CommandParser.meaning_of_exit(0, found) == (Kind.WRONG_RESULT, "3 of 5 planned tests did not run")
     # A run that was stopped is a hang or a timeout, whatever it did not come to.
     assert CommandParser.meaning_of_stop(found) is None
+    # A test that had failed before is a failure nevertheless; giving up may follow from the stop.
     failed = run("tap", "1..5", "not ok 1 - a")
-    assert CommandParser.meaning_of_stop(failed) is None
+    assert CommandParser.meaning_of_stop(failed) == (Kind.WRONG_RESULT, "1 of 5 tests failed: a")
+    assert CommandParser.meaning_of_stop(run("tap", "1..5", "ok 1", "Bail out! JUnit file: No such file")) is None
 
 
 def test_a_suite_that_gives_up_has_failed() -> None:
