@@ -196,3 +196,13 @@ def test_a_failure_that_the_program_reports_decides_in_a_stopped_run(judged: Jud
     assert (stopped.kind, stopped.verdict) == (Kind.WRONG_RESULT, Verdict.NEW)
     late = judged(greetings() + "BAD\n", program, run={"timed_out": True, "returncode": None})
     assert late.kind is Kind.WRONG_RESULT
+
+
+def test_a_crash_that_ranks_print_is_no_pass_if_nothing_was_verified(judged: Judged) -> None:
+    pytest.importorskip("re2")
+    report = "[vm:123:0:123] Caught signal 11 (Segmentation fault: address not mapped to object at address 0x8)\n"
+    ends = "".join(record(t="exit", rank=rank, code=0, at=2.0) for rank in range(2))
+    said = "".join(f"[1,{rank}]<stdout>: {report}" for rank in range(2))
+    for settings, kind in (({}, Kind.UNKNOWN), ({"success": "Caught"}, Kind.PASSED)):
+        program = foreign("command", labels="open-mpi-5", settings=json.dumps(settings), proof=False, check=False)
+        assert judged(greetings(library="", exits=True) + said + ends, program).kind is kind

@@ -194,14 +194,16 @@ def missing_results(run: FinishedRun) -> list[str]:
 def unverified_errors(run: FinishedRun) -> Signature | None:
     """Return the first error of a run that ended well if every rank logged one and nothing verified the results.
 
-    Libraries log errors in good runs, too. So they count only if no result shows that the run survived them.
+    Libraries log errors in good runs, too. So they count only if no result shows that the run survived them. The report
+    of a crash counts from any rank.
     """
     demand, signatures = run.job.demand, run.evidence.signatures
     verified = _external.verifies(demand.external) if demand.external else bool(demand.points)
     if not signatures or verified or has_failed(run):
         return None
     ranks = {rank for signature in signatures for rank in signature.ranks}
-    return signatures[0] if demand.ranks == 1 or ranks.issuperset(range(demand.ranks)) else None
+    crashed = run.evidence.proven and signatures[0].kind is Kind.CRASH
+    return signatures[0] if crashed or demand.ranks == 1 or ranks.issuperset(range(demand.ranks)) else None
 
 
 def _some(what: str, items: Sequence[object], limit: int = 5) -> str:

@@ -36,7 +36,7 @@ class SignatureJudge(Judge):
         if found:
             yield self.finding(found.kind, describe(found), _precedence(run, found), found)
         elif doubt := unverified_errors(run):
-            why = f"exit status 0, but every rank logged an error and no result was verified: {describe(doubt)}"
+            why = f"exit status 0, but ranks logged an error and no result was verified: {describe(doubt)}"
             yield self.finding(Kind.UNKNOWN, why, Precedence.INDIRECT, doubt)
 
 

@@ -128,7 +128,7 @@ def test_errors_on_every_rank_of_a_run_that_verified_nothing_are_no_pass() -> No
     assert (rated.finding.kind, rated.precedence) == (Kind.UNKNOWN, Precedence.INDIRECT)
     assert rated.finding.signature == REGISTERED
     assert rated.finding.why == (
-        "exit status 0, but every rank logged an error and no result was verified: "
+        "exit status 0, but ranks logged an error and no result was verified: "
         "Cannot-allocate-memory@ibv_reg_mr on ranks 0, 1: the line (line 7)"
     )
 
