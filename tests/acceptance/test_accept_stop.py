@@ -194,21 +194,29 @@ def test_a_stopped_cell_is_run_when_the_run_is_resumed_and_is_not_worse(
     assert verdicts(latest() / "junit.xml")[HANG] == []
 
 
+def is_running(process: psutil.Process) -> bool:
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+@pytest.mark.usefixtures("stacks")
 def test_a_watchdog_that_is_killed_is_started_again(
     matrix: Callable[..., Path], pytester: pytest.Pytester, mode: tuple[str, ...]
 ) -> None:
     matrix(["good", "hang"])
     run = hanging(pytester.path, "--hetgpu-timeout", "600", *mode)
 
-    def watchdogs() -> set[int]:
+    def watchdogs() -> set[psutil.Process]:
         below = psutil.Process(run.pid).children(recursive=True)
-        return {one.pid for one in below if "watchdog.py" in " ".join(one.cmdline())}
+        return {one for one in below if is_running(one) and "watchdog.py" in " ".join(one.cmdline())}
 
     try:
         first = watchdogs()
         assert first
-        for pid in first:
-            os.kill(pid, signal.SIGKILL)
+        for one in first:
+            one.kill()
         deadline = time.monotonic() + 60
         while not (found := watchdogs() - first):
             assert time.monotonic() < deadline
@@ -220,5 +228,7 @@ def test_a_watchdog_that_is_killed_is_started_again(
     # Without workers, the process that lost its watchdog is the one that prints.
     if not "".join(mode).endswith("2"):
         assert "the watchdog of this run was killed, and started again (1 x)" in printed
-    for pid in found:
-        assert not psutil.pid_exists(pid)
+    deadline = time.monotonic() + 60
+    while any(map(is_running, found)):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

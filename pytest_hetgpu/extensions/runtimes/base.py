@@ -312,7 +312,8 @@ def key_trouble(key: str | None) -> str:
         why = "no such file" if error.errno == errno.ENOENT else (error.strerror or str(error)).lower()
         return f"key {_shown(key)} of the inventory: {why}"
     if not stat.S_ISREG(found.st_mode):
-        return f"key {_shown(key)} of the inventory: it is not a file"
+        why = "is a directory" if stat.S_ISDIR(found.st_mode) else "is not a file"
+        return f"key {_shown(key)} of the inventory: {why}"
     readable = found.st_uid == os.geteuid() and found.st_mode & 0o077
     if readable and not key.endswith(".pub"):  # a public key is valid: it names a private key in the ssh agent
         return f"key {_shown(key)} of the inventory: others may read it, so ssh does not use it: chmod 600"

@@ -115,6 +115,9 @@ def test_a_key_that_is_not_there_or_readable_by_all(loopback: Loopback, tmp_path
     assert missing == f"n0: key {tmp_path}/missing of the inventory: no such file"
     folder = refusal(dataclasses.replace(loopback.reach, key=str(tmp_path)))
     assert folder == f"n0: key {tmp_path} of the inventory: is a directory"
+    os.mkfifo(tmp_path / "pipe")
+    pipe = refusal(dataclasses.replace(loopback.reach, key=str(tmp_path / "pipe")))
+    assert pipe == f"n0: key {tmp_path}/pipe of the inventory: is not a file"
     assert loopback.reach.key is not None
     shutil.copy(loopback.reach.key, tmp_path / "open")
     (tmp_path / "open").chmod(0o644)
