@@ -216,7 +216,8 @@ def test_a_time_or_rate_of_0_is_no_measurement(judged: Judged) -> None:
     asked = command(json_success="ok", json_numbers=numbers)
 
     def of(**said: float) -> Outcome:
-        return judged(greetings() + PROOF + json.dumps({"ok": True, **said}) + "\n", asked)
+        found: Outcome = judged(greetings() + PROOF + json.dumps({"ok": True, **said}) + "\n", asked)
+        return found
 
     assert of(busbw=1.5, lost=0).kind is Kind.PASSED
     found = of(busbw=0, lost=0)

@@ -101,8 +101,15 @@ def test_output_without_records_says_nothing() -> None:
 
 
 def test_a_program_that_ended_with_0_is_done_and_others_are_bad_ends() -> None:
-    ends = ({"code": 0, "at": 7.5}, {"code": 3}, {"signal": 11}, {"signal": 15}, {"signal": 9}, {"code": 0})
-    found = read(*(line({"t": "exit", "rank": rank, **end}) for rank, end in enumerate(ends)))
+    ends: tuple[dict[str, Any], ...] = (
+        {"code": 0, "at": 7.5},
+        {"code": 3},
+        {"signal": 11},
+        {"signal": 15},
+        {"signal": 9},
+        {"code": 0},
+    )
+    found = read(*(line({"t": "exit", "rank": rank} | end) for rank, end in enumerate(ends)))
     assert (found.done, found.ended, found.corrupt) == (frozenset({0, 5}), {0: 7.5}, 0)
     # Rank 3 was stopped from outside: it is not done, and that is all.
     assert found.exits == (RankExit(1, code=3), RankExit(2, signal=11), RankExit(4, signal=9))
