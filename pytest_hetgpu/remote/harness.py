@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import faulthandler
 import itertools
 import os
 import platform
@@ -33,7 +34,7 @@ import numpy as np
 from accelerator import DriverDevice, open_device
 from memory import KINDS, ON_DEVICE, DeviceMemory, GuardedMemory, ManagedMemory, Memory, same_bytes
 
-cores.prepare()
+LEAVES_CORE = cores.prepare()
 # The device must be selected before the import initialises MPI: a device-aware MPI queries it at that time.
 DEVICE = open_device() if {*sys.argv} & {*ON_DEVICE} else None
 
@@ -60,6 +61,9 @@ __all__ = ["MPI", "ROOT", "MpiOperation", "MpiReduction", "main", "pattern"]
 def main(kind: Type[MpiOperation]) -> None:
     """Run an operation at every point of the command line, and report."""
     options = arguments(kind)
+    if not (LEAVES_CORE or "Open MPI" in MPI.Get_library_version()):
+        # Without a core file and a handler of MPI (Open MPI has one), these frames are better than none.
+        faulthandler.enable()
     comm = MPI.COMM_WORLD
     emit_hello(comm)
     check_world(kind, comm.Get_size(), options)
