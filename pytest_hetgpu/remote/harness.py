@@ -10,38 +10,41 @@ forever. A program describes one `MpiOperation` and passes it to `main`, which r
     --memory host        or guarded, device, managed (see `memory.py`)
     --iterations 20      timed iterations
     --warmup 5           untimed ones before them on the first visit of a point; one later
-    --repeats 1          passes over all points; results are verified in the first
+    --repeats 1          passes over all points
 
-and writes records (see `records.py`).
+and writes records (see `records.py`). The result of every timed iteration is verified, outside the timed part: a wrong
+element of one iteration would be overwritten by the next.
 """
 
 from __future__ import annotations
 
 import argparse
 import ctypes
+import faulthandler
 import itertools
 import os
 import platform
 import sys
 import time
-from typing import Any, Iterator, List, Type
+from typing import Any, Dict, Iterator, List, Sequence, Type
 
 import cores
 import mpi4py
 import numpy as np
 from accelerator import DriverDevice, open_device
-from memory import KINDS, ON_DEVICE, DeviceMemory, GuardedMemory, ManagedMemory, Memory
+from memory import KINDS, ON_DEVICE, DeviceMemory, GuardedMemory, ManagedMemory, Memory, same_bytes
 
-cores.prepare()
+LEAVES_CORE = cores.prepare()
 # The device must be selected before the import initialises MPI: a device-aware MPI queries it at that time.
 DEVICE = open_device() if {*sys.argv} & {*ON_DEVICE} else None
 
 from mpi4py import MPI  # noqa: E402
-from operations import PERIODS, ROOT, Compared, MpiOperation, MpiReduction, highest, pattern  # noqa: E402
+from operations import PERIODS, ROOT, MpiOperation, MpiReduction, highest, pattern  # noqa: E402
 from records import (  # noqa: E402
     PLACES,
     SweepPoint,
     Timing,
+    WrongElements,
     emit,
     emit_checks,
     emit_row,
@@ -58,19 +61,20 @@ __all__ = ["MPI", "ROOT", "MpiOperation", "MpiReduction", "main", "pattern"]
 def main(kind: Type[MpiOperation]) -> None:
     """Run an operation at every point of the command line, and report."""
     options = arguments(kind)
+    if not (LEAVES_CORE or "Open MPI" in MPI.Get_library_version()):
+        # Without a core file and a handler of MPI (Open MPI has one), these frames are better than none.
+        faulthandler.enable()
     comm = MPI.COMM_WORLD
     emit_hello(comm)
     check_world(kind, comm.Get_size(), options)
-    checks: List[List[Any]] = []
+    checks: Dict[SweepPoint, int] = {}
     for repeat, point in itertools.product(range(options.repeats if kind.timed else 1), list(points(kind, options))):
         dtype = np.dtype(np.uint8 if point.dtype == "none" else point.dtype)
         count = point.size // dtype.itemsize
         room = make_memory(options.memory)
         operation = kind(comm, count, dtype, in_place=bool(point.place), room=room)
-        wrong = run_point(operation, point, options, repeat)
+        checks[point] = checks.get(point, 0) + run_point(operation, point, options, repeat)
         room.release()
-        if not repeat:
-            checks.append([point.size, point.dtype, wrong, *filter(None, [point.place])])
     emit_checks(comm.Get_rank(), checks)
     if DEVICE:
         emit_device(comm.Get_rank(), DEVICE)
@@ -170,49 +174,73 @@ def emit_hello(comm: MPI.Intracomm) -> None:
 
 
 def run_point(operation: MpiOperation, point: SweepPoint, options: argparse.Namespace, repeat: int) -> int:
-    """Time the operation, and verify one more step on the first visit. Return this rank's number of wrong elements."""
+    """Time the operation, and verify every result. Return this rank's number of wrong elements."""
+    found: List[WrongElements] = []
     if operation.timed:
-        operation.fill()
-        operation.guard(True)
-        measure(operation, point, options, repeat)
-        operation.guard(False)
-    if repeat:
-        return 0
-    operation.run_verified()
-    return sum(verify(operation, point, compared) for compared in operation.comparisons())
+        seconds = measure(operation, options, repeat, found)
+        everyone = operation.comm.gather(seconds / options.iterations / operation.per_step)
+        if everyone is not None:
+            emit_row(Timing(operation.name, operation.ranks, options.iterations, repeat), point, everyone)
+    if not (operation.timed and operation.sweeps):
+        operation.run_verified()
+        found += wrong_elements([operation])
+    if found:
+        emit_wrong(operation.rank, point, repeat, found[0])
+    return sum(wrong.count for wrong in found)
 
 
-def measure(operation: MpiOperation, point: SweepPoint, options: argparse.Namespace, repeat: int) -> None:
-    """Time iterations on every rank; rank 0 reports seconds per operation.
+def measure(operation: MpiOperation, options: argparse.Namespace, repeat: int, found: List[WrongElements]) -> float:
+    """Time iterations on every rank, and add wrong elements to `found`. Return the seconds of all iterations.
 
-    After the first repeat, the connections exist. Only buffers are new, and one iteration warms them up.
+    Iterations run without a pause as long as each has a result of its own; then all results are verified. After the
+    first repeat, the connections exist. Only buffers are new, and one iteration on each warms them up.
     """
-    comm = operation.comm
-    for _ in range(min(options.warmup, 1) if repeat else options.warmup):
-        operation.step()
-    comm.Barrier()
-    started = time.perf_counter()
-    for _ in range(options.iterations):
-        operation.step()
-    mine = (time.perf_counter() - started) / options.iterations / operation.per_step
-    everyone = comm.gather(mine)
-    if everyone is not None:
-        timing = Timing(operation.name, operation.ranks, options.iterations, repeat)
-        emit_row(timing, point, everyone)
+    comm, seconds, done = operation.comm, 0.0, 0
+    every = operation.with_results(options.iterations)
+    warmup = max(min(options.warmup, 1) if repeat else options.warmup, len(every) * bool(options.warmup))
+    while done < options.iterations:
+        part = every[: options.iterations - done]
+        if not done:
+            prepare(every)
+            for number in range(warmup):
+                every[number % len(every)].step()
+            release(every)
+        prepare(part)
+        steps = [one.step for one in part]
+        comm.Barrier()
+        started = time.perf_counter()
+        for step in steps:
+            step()
+        seconds += time.perf_counter() - started
+        release(part)
+        if operation.sweeps:
+            found += wrong_elements(part, done)
+        done += len(part)
+    return seconds
 
 
-def verify(operation: MpiOperation, point: SweepPoint, compared: Compared) -> int:
-    """Compare every element of a buffer with its expected value; report the first wrong one. Return their number."""
-    buffer, got, wanted = compared
-    differs = got != wanted
-    count = int(np.count_nonzero(differs))
-    if count:
-        index = int(differs.argmax())
-        emit_wrong(
-            operation.rank,
-            point,
-            buffer,
-            count,
-            (index, wanted.view(operation.dtype)[index], got.view(operation.dtype)[index]),
-        )
-    return count
+def prepare(operations: Sequence[MpiOperation]) -> None:
+    """Fill the buffers of operations, and guard them."""
+    for one in operations:
+        one.fill()
+    for one in operations:
+        one.guard(True)
+
+
+def release(operations: Sequence[MpiOperation]) -> None:
+    """End the guard of buffers."""
+    for one in operations:
+        one.guard(False)
+
+
+def wrong_elements(operations: Sequence[MpiOperation], first: int = 0) -> Iterator[WrongElements]:
+    """Compare every element of all buffers with its expected value. Operations are numbered from `first`."""
+    for iteration, operation in enumerate(operations, first):
+        for buffer, got, wanted in operation.comparisons():
+            if same_bytes(got, wanted):
+                continue
+            differs = got != wanted
+            index = int(differs.argmax())
+            first_wrong = (values.view(operation.dtype)[index] for values in (wanted, got))
+            count = int(np.count_nonzero(differs))
+            yield WrongElements(buffer, count, got.size, index, *first_wrong, iteration=iteration)

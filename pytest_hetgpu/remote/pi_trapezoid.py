@@ -12,11 +12,11 @@ import time
 
 import torch
 import torch.distributed as dist
-from records import emit, emit_checks, now
+from records import SweepPoint, WrongElements, emit, emit_checks, emit_wrong, now
 from torch_world import ProcessGroup, join, leave
 
 ROUNDING = 1e-12
-FIELDS = {"size": 8, "dtype": "float64"}
+POINT = SweepPoint(8, "float64")
 
 
 def main() -> None:
@@ -31,7 +31,7 @@ def main() -> None:
     world = join(options.backend, options.memory)
     intervals = options.intervals * (world.ranks if options.scaling == "weak" else 1)
     wrong = sum(integrate(world, intervals, repeat) for repeat in range(options.repeats))
-    emit_checks(world.rank, [[FIELDS["size"], FIELDS["dtype"], wrong]])
+    emit_checks(world.rank, {POINT: wrong})
     leave(world)
 
 
@@ -45,12 +45,12 @@ def integrate(world: ProcessGroup, intervals: int, repeat: int) -> int:
     bound = 8 / 12 / intervals**2 + ROUNDING
     wrong = int(not abs(found - math.pi) <= bound)
     if world.rank == 0:
-        told = {**FIELDS, "ranks": world.ranks, "repeat": repeat}
+        told = {**POINT.fields(), "ranks": world.ranks, "repeat": repeat}
         emit(t="row", op="pi_trapezoid", **told, iterations=1, seconds=seconds, at=now())
         emit(t="figure", metric="intervals", value=intervals / seconds, unit="1/s", **told)
     if wrong:
         wanted = f"{math.pi!r} within {bound:.1e}"
-        emit(t="wrong", rank=world.rank, **FIELDS, index=0, expected=wanted, got=repr(found), count=1)
+        emit_wrong(world.rank, POINT, repeat, WrongElements("", 1, 1, 0, wanted, repr(found)))
     return wrong
 
 

@@ -13,7 +13,7 @@ import os
 import time
 import zlib
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple
 
 STDOUT = 1
 LONGEST_PAYLOAD = 4000
@@ -73,24 +73,41 @@ def emit_row(timing: Timing, point: SweepPoint, seconds: List[float]) -> None:
     )
 
 
-def emit_wrong(rank: int, point: SweepPoint, buffer: str, count: int, first: Tuple[int, Any, Any]) -> None:
-    """Report wrong elements of a buffer (`sent`, "" for the result), and the first one: index, expected, got."""
-    index, expected, got = first
-    named = {"buffer": buffer} if buffer else {}
+class WrongElements(NamedTuple):
+    """Wrong elements of a buffer (`sent`, "" for the result): their number, and the first one.
+
+    `iteration` counts from 0 within the repeat.
+    """
+
+    buffer: str
+    count: int
+    elements: int  # of the buffer
+    index: int
+    expected: Any
+    got: Any
+    iteration: int = 0
+
+
+def emit_wrong(rank: int, point: SweepPoint, repeat: int, wrong: WrongElements) -> None:
+    """Report wrong elements at a point."""
     emit(
         t="wrong",
         rank=rank,
         **point.fields(),
-        **named,
-        index=index,
-        expected=str(expected),
-        got=str(got),
-        count=count,
+        **({"buffer": wrong.buffer} if wrong.buffer else {}),
+        index=wrong.index,
+        elements=wrong.elements,
+        expected=str(wrong.expected),
+        got=str(wrong.got),
+        count=wrong.count,
+        repeat=repeat,
+        iteration=wrong.iteration,
     )
 
 
-def emit_checks(rank: int, checks: List[List[Any]]) -> None:
+def emit_checks(rank: int, wrong: Mapping[SweepPoint, int]) -> None:
     """Report the points that a rank has verified, as `[size, dtype, wrong elements]`, with a place if there is one."""
+    checks = [[point.size, point.dtype, count, *filter(None, [point.place])] for point, count in wrong.items()]
     for start in range(0, len(checks), POINTS_PER_RECORD):
         emit(t="check", rank=rank, points=checks[start : start + POINTS_PER_RECORD])
 

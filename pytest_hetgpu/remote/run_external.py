@@ -2,6 +2,7 @@
 
     [--folder GLOB]...     folders to search for the program before all others
     [--mpi4py]             the program uses mpi4py: report the MPI that it loads
+    [--no-mpi]             the program is no MPI program
     [--junit FILE]         print the test results that the program writes there; {rank} in FILE and ARGS is the rank
     [--server HOST:PORT]   rank 0 serves on that port, and the others wait until it does
     -- PROGRAM ARGS...     the command of the rank; with several, separated by `:::`, rank I takes the Ith or the last
@@ -32,6 +33,7 @@ import zlib
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, Iterator, List, NoReturn, Tuple
 
+import cores
 from junit_results import identity, print_results, remove
 from records import library_path, now, version_line
 
@@ -49,6 +51,7 @@ USUAL_FOLDERS = (
     *(f"{prefix}/{name}-tests/build" for prefix in ("/usr/local", "/opt") for name in ("nccl", "rccl")),
 )
 RANKS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID", "RANK")
+STARTED_BY_OPENMPI = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK"}
 SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS", "WORLD_SIZE")
 # libmpi.so.40, libmpi.so.12, libmpich.so.12, libmpi_cray.so.12; not the bindings libmpi_cxx, libmpi_mpifh, ...
 LIBMPI = re.compile(r"lib(?:mpi|mpich|mpi_cray|mpi_gnu\w*|mpi_amd\w*)(?:_abi)?\.so(?:\.[\d.]+)?")
@@ -68,7 +71,9 @@ def main(arguments: List[str]) -> NoReturn:
         remove(file)
         stale = identity(file)
         command = [word.replace(RANK, str(rank)) for word in command]
+    started = time.time_ns()
     status = run_child(lambda: start(options, rank, command))
+    cores.collect(started)
     if file:
         print_results(file, stale)
     emit_end(rank, status)
@@ -129,6 +134,10 @@ def start(options: argparse.Namespace, rank: int, command: List[str]) -> NoRetur
         sys.exit(NOT_FOUND)
     if options.server:
         wait_for_server(rank, options.server)
+    if options.no_mpi or not STARTED_BY_OPENMPI & {*os.environ}:
+        # For a crash of a Python program. Its handler keeps Open MPI from installing one, which shows native frames.
+        os.environ.setdefault("PYTHONFAULTHANDLER", "1")
+    cores.allow()
     exec_program(path, command)
 
 
@@ -139,6 +148,7 @@ def parse_arguments(arguments: List[str]) -> Tuple[argparse.Namespace, List[List
     parser = argparse.ArgumentParser()
     parser.add_argument("--folder", action="append", default=[])
     parser.add_argument("--mpi4py", action="store_true")
+    parser.add_argument("--no-mpi", action="store_true")
     parser.add_argument("--server", default="")
     parser.add_argument("--junit", default="")
     commands: List[List[str]] = [[]]

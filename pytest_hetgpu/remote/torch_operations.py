@@ -6,6 +6,7 @@ received. torch reduces in place only: then the two are one tensor.
 
 from __future__ import annotations
 
+import copy
 import time
 from typing import Any, Dict, List, Type
 
@@ -17,6 +18,7 @@ ROOT = 0
 PERIOD = 251
 PERIODS = (PERIOD, 61, 31, 13, 5, 3, 2, 1)
 RANK_SHIFT = 7
+KEPT = 4 << 20  # bytes of all results that are kept to be verified after a timed loop, as in `operations.py`
 LATE = 0.05  # seconds; many times the duration of a barrier without late ranks
 
 
@@ -34,6 +36,8 @@ class TorchOperation:
         self.world, self.rank, self.ranks = world, world.rank, world.ranks
         self.count, self.dtype, self.block = count, dtype, count // self.ranks
         self.given, self.wanted = self.sent(), self.expected()
+        self.before = poisoned(self.wanted) if self.receives else self.wanted
+        self.shares_data = False  # with an operation that fills and verifies `data`
         self.data = torch.empty_like(self.given)
         self.result = self.data if self.reduces else torch.empty_like(self.wanted)
 
@@ -59,19 +63,39 @@ class TorchOperation:
         """Run one iteration."""
         raise NotImplementedError
 
+    def with_results(self, most: int) -> List[TorchOperation]:
+        """Return this operation, and copies of it with results of their own: up to `most`, and up to `KEPT` bytes.
+
+        They send the same `data`, unless it is in place. Their number is the same on every rank.
+        """
+        found: List[TorchOperation] = [self]
+        room_for = KEPT // max(1, self.count * self.given.element_size())
+        for _ in range(1, min(most, room_for)):
+            other = copy.copy(self)
+            other.result = torch.empty_like(self.result)
+            other.shares_data = not self.reduces
+            if self.reduces:
+                other.data = other.result
+            found.append(other)
+        return found
+
     def fill(self) -> None:
         """Fill `data` with the rank's pattern, and `result` with values that differ from the expected ones."""
         if self.result is not self.data:
-            self.result.copy_(poisoned(self.wanted) if self.receives else self.wanted)
-        self.data.copy_(self.given)
+            self.result.copy_(self.before)
+        if not self.shares_data:
+            self.data.copy_(self.given)
 
-    def run_verified(self) -> Dict[str, List[torch.Tensor]]:
-        """Run the one step that is verified; return the contents of each buffer, and the expected ones."""
+    def run_verified(self) -> None:
+        """Run one step that is verified."""
         self.fill()
         self.step()
         self.world.synchronize()
+
+    def comparisons(self) -> Dict[str, List[torch.Tensor]]:
+        """Return the contents of each buffer after a step, and the expected ones."""
         compared = {"": [self.result, self.wanted]}
-        if not self.reduces:
+        if not (self.reduces or self.shares_data):
             compared["sent"] = [self.data, self.given]
         return compared
 
@@ -130,9 +154,8 @@ class TorchReduce(TorchReduction):
     def step(self) -> None:
         dist.reduce(self.data, ROOT)
 
-    def run_verified(self) -> Dict[str, List[torch.Tensor]]:
-        found = super().run_verified()
-        return found if self.rank == ROOT else {}
+    def comparisons(self) -> Dict[str, List[torch.Tensor]]:
+        return super().comparisons() if self.rank == ROOT else {}
 
     def expected(self) -> torch.Tensor:
         return self.total()
@@ -160,9 +183,9 @@ class TorchBroadcast(TorchOperation):
     def sent(self) -> torch.Tensor:
         return self.pattern(ROOT, self.count)
 
-    def fill(self) -> None:
-        self.result.copy_(self.given if self.rank == ROOT else poisoned(self.wanted))
-        self.data.copy_(self.given)
+    @property
+    def receives(self) -> bool:
+        return self.rank != ROOT
 
     def step(self) -> None:
         dist.broadcast(self.result, ROOT)
@@ -275,9 +298,8 @@ class TorchBarrier(TorchOperation):
     def step(self) -> None:
         self.world.barrier()
 
-    def run_verified(self) -> Dict[str, List[torch.Tensor]]:
+    def run_verified(self) -> None:
         """Let the last rank come late: the others must wait for most of that time."""
-        self.fill()
         self.step()
         self.world.synchronize()
         late, started = self.rank == self.ranks - 1, time.perf_counter()
@@ -286,7 +308,7 @@ class TorchBarrier(TorchOperation):
         self.step()
         self.world.synchronize()
         waited = late or time.perf_counter() - started > LATE / 2
-        return {"": [self.wanted * int(waited), self.wanted]}
+        self.result.copy_(self.wanted * int(waited))
 
 
 def single(name: str, older: str) -> Any:

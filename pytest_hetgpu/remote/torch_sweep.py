@@ -2,7 +2,8 @@
 
     torch_sweep.py --operation allreduce --backend gloo --sizes 8,1024 --dtypes float32
 
-takes sizes, dtypes, iterations, warm-up and repeats as `harness.py` does, and writes records (see `records.py`).
+takes sizes, dtypes, iterations, warm-up and repeats as `harness.py` does, verifies every iteration as that does, and
+writes records (see `records.py`).
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ import argparse
 import itertools
 import sys
 import time
-from typing import Any, Iterator, List
+from typing import Dict, Iterator, List, Sequence
 
 import torch
 import torch.distributed as dist
-from records import SweepPoint, Timing, emit_checks, emit_row, emit_wrong, positive_numbers
+from records import SweepPoint, Timing, WrongElements, emit_checks, emit_row, emit_wrong, positive_numbers
 from torch_operations import OPERATIONS, PERIODS, TorchOperation, highest
 from torch_world import ProcessGroup, join, leave, parse_dtype
 
@@ -25,15 +26,11 @@ def main() -> None:
     options = arguments()
     world = join(options.backend, options.memory)
     check_world(options, world.ranks)
-    checks: List[List[Any]] = []
+    checks: Dict[SweepPoint, int] = {}
     for repeat, point in itertools.product(range(options.repeats), list(points(options))):
         _, dtype = parse_dtype("uint8" if point.dtype == "none" else point.dtype)
         operation = OPERATIONS[options.operation](world, point.size // dtype.itemsize, dtype)
-        operation.fill()
-        measure(operation, point, options, repeat)
-        if repeat:
-            continue
-        checks.append([point.size, point.dtype, verify(operation, point), *filter(None, [point.place])])
+        checks[point] = checks.get(point, 0) + run_point(operation, point, options, repeat)
     emit_checks(world.rank, checks)
     leave(world)
 
@@ -81,23 +78,56 @@ def check_world(options: argparse.Namespace, ranks: int) -> None:
             sys.exit(f"{kind.name} cannot sum {name} of {ranks} ranks: more than {highest(dtype)} overflow")
 
 
-def measure(operation: TorchOperation, point: SweepPoint, options: argparse.Namespace, repeat: int) -> None:
-    """Time iterations on every rank; rank 0 reports seconds per operation, the mean over iterations and ranks."""
+def run_point(operation: TorchOperation, point: SweepPoint, options: argparse.Namespace, repeat: int) -> int:
+    """Time the operation, and verify every result. Return this rank's number of wrong elements."""
     world = operation.world
-    for _ in range(min(options.warmup, 1) if repeat else options.warmup):
-        operation.step()
-    world.synchronize()
-    world.barrier()
-    world.synchronize()
-    started = time.perf_counter()
-    for _ in range(options.iterations):
-        operation.step()
-    world.synchronize()
-    mine = (time.perf_counter() - started) / options.iterations / operation.per_step
-    everyone = times_of_all(world, mine)
+    found: List[WrongElements] = []
+    seconds = measure(operation, options, repeat, found)
+    everyone = times_of_all(world, seconds / options.iterations / operation.per_step)
     if world.rank == 0:
-        timing = Timing(operation.name, world.ranks, options.iterations, repeat)
-        emit_row(timing, point, everyone)
+        emit_row(Timing(operation.name, world.ranks, options.iterations, repeat), point, everyone)
+    if not operation.sweeps:
+        operation.run_verified()
+        found += wrong_elements([operation])
+    if found:
+        emit_wrong(operation.rank, point, repeat, found[0])
+    return sum(wrong.count for wrong in found)
+
+
+def measure(operation: TorchOperation, options: argparse.Namespace, repeat: int, found: List[WrongElements]) -> float:
+    """Time iterations on every rank, and add wrong elements to `found`. Return the seconds of all iterations.
+
+    Iterations run without a pause as long as each has a result of its own; then all results are verified.
+    """
+    world, seconds, done = operation.world, 0.0, 0
+    every = operation.with_results(options.iterations)
+    warmup = max(min(options.warmup, 1) if repeat else options.warmup, len(every) * bool(options.warmup))
+    while done < options.iterations:
+        part = every[: options.iterations - done]
+        if not done:
+            fill(every)
+            for number in range(warmup):
+                every[number % len(every)].step()
+        fill(part)
+        steps = [one.step for one in part]
+        world.synchronize()
+        world.barrier()
+        world.synchronize()
+        started = time.perf_counter()
+        for step in steps:
+            step()
+        world.synchronize()
+        seconds += time.perf_counter() - started
+        if operation.sweeps:
+            found += wrong_elements(part, done)
+        done += len(part)
+    return seconds
+
+
+def fill(operations: Sequence[TorchOperation]) -> None:
+    """Fill the tensors of operations."""
+    for one in operations:
+        one.fill()
 
 
 def times_of_all(world: ProcessGroup, mine: float) -> List[float]:
@@ -107,17 +137,16 @@ def times_of_all(world: ProcessGroup, mine: float) -> List[float]:
     return [float(one) for one in found]
 
 
-def verify(operation: TorchOperation, point: SweepPoint) -> int:
-    """Compare every element with its expected value; report the first wrong one. Return their number."""
-    total = 0
-    for buffer, (got, wanted) in operation.run_verified().items():
-        differs = got != wanted
-        count = int(differs.sum())
-        total += count
-        if count:
-            index = int(differs.to(torch.uint8).argmax())
-            emit_wrong(operation.rank, point, buffer, count, (index, wanted[index].item(), got[index].item()))
-    return total
+def wrong_elements(operations: Sequence[TorchOperation], first: int = 0) -> Iterator[WrongElements]:
+    """Compare every element of all tensors with its expected value. Operations are numbered from `first`."""
+    for iteration, operation in enumerate(operations, first):
+        for buffer, (got, wanted) in operation.comparisons().items():
+            if torch.equal(got, wanted):
+                continue
+            differs = got != wanted
+            count, index = int(differs.sum()), int(differs.to(torch.uint8).argmax())
+            values = (wanted[index].item(), got[index].item())
+            yield WrongElements(buffer, count, got.numel(), index, *values, iteration=iteration)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from typing import Any, Callable, List, NamedTuple, Tuple
 
 import torch
 import torch.distributed as dist
-from records import emit, emit_checks, now
+from records import SweepPoint, WrongElements, emit, emit_checks, emit_wrong, now
 from torch_world import ProcessGroup, leave
 
 SEED = 20240229
@@ -82,12 +82,21 @@ def make_model(kind: str, hidden: int, device: torch.device, dtype: torch.dtype)
     return nn.Sequential(nn.Linear(FEATURES, hidden), nn.ReLU(), nn.Linear(hidden, 1)).to(device, dtype)
 
 
-def train(
-    world: ProcessGroup, model: torch.nn.Module, data: TrainingData, options: argparse.Namespace, share: Tuple[int, int]
-) -> TrainingRecord:
-    """Train on the samples of share (index, number of shares). Each step divides the same batch among the shares."""
+class Learner(NamedTuple):
+    """A model, and its share of each batch: index, and number of shares.
+
+    `after_epoch` is called with the number of each epoch, outside the timed part.
+    """
+
+    model: torch.nn.Module
+    share: Tuple[int, int]
+    after_epoch: Callable[[int], None]
+
+
+def train(world: ProcessGroup, learner: Learner, data: TrainingData, options: argparse.Namespace) -> TrainingRecord:
+    """Train on the samples of the learner's share. Each step divides the same batch among the shares."""
+    model, (index, shares), after_epoch = learner
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
-    index, shares = share
     whole = options.batch * (1 if options.scaling == "strong" else world.ranks)
     part = whole // shares
     steps = max(1, len(data.inputs) // whole)
@@ -108,6 +117,7 @@ def train(
         if epoch > 0 or options.epochs == 1:
             seconds.append((time.perf_counter() - started) / steps)
         losses.append(total / steps)
+        after_epoch(epoch)
     return TrainingRecord(losses, seconds, steps, whole)
 
 
@@ -142,23 +152,23 @@ def size_of(model: torch.nn.Module) -> int:
     return sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
 
 
-def report_training(name: str, world: ProcessGroup, record: TrainingRecord, point: Tuple[int, str], wrong: int) -> None:
+def report_training(name: str, record: TrainingRecord, checks: ParameterChecks) -> None:
     """Report time, rate and check of a training, and leave the process group."""
-    size, dtype = point
+    world, point, wrong = checks.world, checks.point, checks.wrong
     losses = mean_of_ranks(world, record.losses)
     seconds = mean_of_ranks(world, record.seconds)
-    fields = {"size": size, "dtype": dtype}
     if world.rank == 0:
-        told = {**fields, "ranks": world.ranks}
+        told = {**point.fields(), "ranks": world.ranks}
         for repeat, step in enumerate(seconds):
             emit(t="row", op=name, **told, iterations=record.steps, seconds=step, repeat=repeat, at=now())
             emit(t="figure", metric="samples", value=record.batch / step, unit="1/s", repeat=repeat, **told)
         emit(t="figure", metric="loss", value=losses[-1], unit="", **told)
     if not losses[-1] <= LEAST_FALL * losses[0]:
         wrong += 1
-        shown = {"expected": f"at most {LEAST_FALL * losses[0]:.6g}", "got": f"{losses[-1]:.6g}"}
-        emit(t="wrong", rank=world.rank, **fields, buffer="the loss", index=len(losses) - 1, count=1, **shown)
-    emit_checks(world.rank, [[size, dtype, wrong]])
+        values = (f"at most {LEAST_FALL * losses[0]:.6g}", f"{losses[-1]:.6g}")
+        last = len(losses) - 1
+        emit_wrong(world.rank, point, last, WrongElements("the loss", 1, len(losses), last, *values))
+    emit_checks(world.rank, {point: wrong})
     leave(world)
 
 
@@ -167,18 +177,21 @@ def flatten(parameters: Any) -> torch.Tensor:
     return torch.cat([parameter.detach().reshape(-1) for parameter in parameters])
 
 
-def compare(
-    world: ProcessGroup,
-    fields: Any,
-    got: torch.Tensor,
-    wanted: torch.Tensor,
-    equal: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
-) -> int:
-    """Count the parameters that differ, and report the first."""
-    differs = ~equal(got, wanted)
-    count = int(differs.sum())
-    if count:
-        index = int(differs.to(torch.uint8).argmax())
-        shown = {"expected": repr(float(wanted[index])), "got": repr(float(got[index]))}
-        emit(t="wrong", rank=world.rank, **fields, buffer="the parameters", index=index, count=count, **shown)
-    return count
+class ParameterChecks:
+    """The comparison of all parameters after each epoch; `wrong` counts those that differ in the first bad one.
+
+    A wrong gradient of any step changes parameters, and they differ from then on. So one comparison checks all steps
+    of an epoch.
+    """
+
+    def __init__(self, world: ProcessGroup, point: SweepPoint) -> None:
+        self.world, self.point, self.wrong = world, point, 0
+
+    def compare(self, epoch: int, got: torch.Tensor, wanted: torch.Tensor, equal: torch.Tensor) -> None:
+        """Count the parameters that are not `equal`, and report the first; later epochs only repeat that."""
+        if self.wrong or bool(equal.all()):
+            return
+        self.wrong, index = int((~equal).sum()), int((~equal).to(torch.uint8).argmax())
+        values = (repr(float(wanted[index])), repr(float(got[index])))
+        found = WrongElements("the parameters", self.wrong, got.numel(), index, *values)
+        emit_wrong(self.world.rank, self.point, epoch, found)

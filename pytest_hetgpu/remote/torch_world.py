@@ -16,6 +16,7 @@ has set them, or no other launcher is found:
 from __future__ import annotations
 
 import datetime
+import faulthandler
 import gc
 import os
 import platform
@@ -24,6 +25,7 @@ import warnings
 from pathlib import Path
 from typing import Any, Dict, NamedTuple, Optional, Set, Tuple
 
+import cores
 import torch
 import torch.distributed as dist
 from records import emit, now
@@ -110,6 +112,9 @@ def join(backend: str, memory: str) -> ProcessGroup:
     """Report this rank, then join the group of all ranks. Raises RuntimeError if this build lacks the backend."""
     warnings.filterwarnings("ignore", category=FutureWarning)
     mine = find_rank(dict(os.environ))
+    cores.prepare()
+    if backend != "mpi":
+        faulthandler.enable()
     warn_of_pods(mine)
     built = dist.is_backend_available(backend)
     device = device_of(mine, backend, memory) if built else torch.device("cpu")
@@ -120,6 +125,8 @@ def join(backend: str, memory: str) -> ProcessGroup:
         emit(t="lacks", rank=mine.rank, what=f"backend {backend}", how=how)
     set_rendezvous(mine)
     dist.init_process_group(backend, init_method="env://", timeout=LIMIT, **nccl_options(backend, device))
+    # An MPI installs its own handler only if there is none.
+    faulthandler.enable()
     if (dist.get_rank(), dist.get_world_size()) != (mine.rank, mine.size):
         group = f"rank {dist.get_rank()} of {dist.get_world_size()}"
         sys.exit(f"{mine.by} set rank {mine.rank} of {mine.size}, the group has {group}")

@@ -122,7 +122,7 @@ def test_what_cannot_be_is_skipped_with_its_reason(plans: Plans, cell: str, reas
 
 def test_torchrun_starts_a_program_of_the_user_that_is_none_of_mpi(plans: Plans) -> None:
     argv = job(plans, "two-gloo-own-torchrun").command.argv
-    assert argv[-3:] == ("/p/run_external.py", "--", "./train")
+    assert argv[-4:] == ("/p/run_external.py", "--no-mpi", "--", "./train")
     assert {"GLOO_SOCKET_IFNAME=lo", "OMP_NUM_THREADS=1"} <= {*argv}
     with pytest.raises(NotHere, match="this one calls MPI: .* `mpi: false`"):
         job(plans, "two-gloo-own-mpi-torchrun")

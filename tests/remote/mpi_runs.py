@@ -41,14 +41,15 @@ Mpirun = Callable[..., Ran]
 def runner(stack_prefix: Path, folder: Path) -> Mpirun:
     """Run `program` (a path, or the source of one that lies beside the harness) on so many ranks."""
 
-    def run(program: Path | str, *args: str, ranks: int = 2, transport: str = "ob1") -> Ran:
+    def run(program: Path | str, *args: str, ranks: int = 2, transport: str = "ob1", **variables: str) -> Ran:
         if isinstance(program, str):
             source = f"import sys\nsys.path.insert(0, {str(PROGRAMS)!r})\n{program}"
             program = folder / "program.py"
             program.write_text(source)
         argv = (
             *(f"{stack_prefix}/bin/mpirun", "--oversubscribe", "-np", str(ranks), *TRANSPORTS[transport]),
-            *("env", "UCX_TLS=tcp,self", f"{stack_prefix}/bin/python", "-m", "mpi4py", str(program), *args),
+            *("env", "UCX_TLS=tcp,self", *(f"{name}={value}" for name, value in variables.items())),
+            *(f"{stack_prefix}/bin/python", "-m", "mpi4py", str(program), *args),
         )
         env = os.environ | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
         done = subprocess.run(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -92,21 +93,24 @@ def test_wrong_elements_are_counted_and_the_first_is_shown(mpirun: Mpirun) -> No
     records = mpirun(WRONG_ON_RANK_1, "--sizes", "8,1024").records
     assert records.checks == {
         0: {MessagePoint(8, "float32"): 0, MessagePoint(1024, "float32"): 0},
-        1: {MessagePoint(8, "float32"): 0, MessagePoint(1024, "float32"): 2},
+        1: {MessagePoint(8, "float32"): 0, MessagePoint(1024, "float32"): 40},
     }
-    assert records.wrong == ("rank 1: 2 wrong elements at 1024 B float32, first at [3]: expected 15.0, got 1000.0",)
+    assert records.wrong == (
+        "rank 1: 2 wrong elements at 1024 B float32, first at [3] of 256 elements: expected 15.0, got 1000.0 "
+        "(repeat 0, iteration 0)",
+    )
     assert records.done == {0, 1}
 
 
-IDLE_AT_LAST = """
+IDLE_ONCE = """
 from allreduce import MpiAllreduce
 from harness import main
 
 class Idle(MpiAllreduce):
     steps = 0
     def step(self):
-        self.steps += 1
-        if self.steps <= 4:
+        Idle.steps += 1
+        if Idle.steps != 5:  # three steps warm up three results
             super().step()
 
 main(Idle)
@@ -116,7 +120,7 @@ main(Idle)
 @pytest.mark.parametrize("dtype", ["float32", "int64", "uint8"])
 def test_what_earlier_iterations_left_does_not_pass(mpirun: Mpirun, dtype: str) -> None:
     args = ("--sizes", "1024", "--dtypes", dtype, "--iterations", "3", "--warmup", "1")
-    records = mpirun(IDLE_AT_LAST, *args).records
+    records = mpirun(IDLE_ONCE, *args).records
     count = 1024 // {"float32": 4, "int64": 8, "uint8": 1}[dtype]
     assert records.checks == {0: {MessagePoint(1024, dtype): count}, 1: {MessagePoint(1024, dtype): count}}
 
@@ -221,7 +225,7 @@ def test_the_programs_need_nothing_of_this_package() -> None:
         assert used <= known | sys.stdlib_module_names, program
 
 
-def test_all_points_are_gone_through_as_often_as_asked_and_verified_once(mpirun: Mpirun) -> None:
+def test_all_points_are_gone_through_as_often_as_asked_and_verified(mpirun: Mpirun) -> None:
     args = ("--sizes", "8,64", "--in-place", "both", "--iterations", "3", "--warmup", "2", "--repeats", "4")
     ran = mpirun(PROGRAMS / "allreduce.py", *args)
     assert ran.returncode == 0
@@ -233,10 +237,61 @@ def test_all_points_are_gone_through_as_often_as_asked_and_verified_once(mpirun:
     assert ran.records.done == {0, 1}
 
 
-def test_wrong_data_are_found_in_the_first_repeat_and_told_once(mpirun: Mpirun) -> None:
-    ran = mpirun(WRONG_ON_RANK_1, "--sizes", "64", "--repeats", "3")
-    assert len(ran.records.wrong) == 1
-    assert ran.records.checks[1][MessagePoint(64, "float32")] > 0
+def test_wrong_data_are_found_in_every_repeat_and_told_once_in_each(mpirun: Mpirun) -> None:
+    ran = mpirun(WRONG_ON_RANK_1, "--sizes", "64", "--iterations", "4", "--repeats", "3")
+    ends = [text.rpartition(" (")[2] for text in ran.records.wrong]
+    assert ends == [f"repeat {repeat}, iteration 0)" for repeat in range(3)]
+    assert ran.records.checks[1] == {MessagePoint(64, "float32"): 3 * 4 * 2}
+
+
+@pytest.fixture(scope="module")
+def spoiling(stack_prefix: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A library that spoils results of MPI (see `spoil.c`)."""
+    built = tmp_path_factory.mktemp("spoil") / "spoil.so"
+    source = Path(__file__).with_name("spoil.c")
+    argv = (f"{stack_prefix}/bin/mpicc", "-shared", "-fPIC", "-Wall", "-Werror", str(source), "-o", str(built))
+    subprocess.run(argv, check=True)
+    return built
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "place", "at", "index", "count"),
+    [
+        ("allreduce", "float32", "both", "12", 12, 1),
+        ("allreduce", "int64", "false", "-1", 8191, 1),
+        ("allreduce", "float64", "false", "stale", 0, 8192),
+        ("broadcast", "uint8", "false", "-1", 65535, 1),
+        ("alltoall", "float16", "true", "0", 0, 1),
+        ("send_recv", "int32", "false", "stale", 0, 16384),
+        ("bidirectional_send_recv", "float32", "false", "12", 12, 1),
+    ],
+)
+def test_a_library_that_spoils_one_result_in_seventeen_is_caught_wherever_it_is(
+    mpirun: Mpirun, spoiling: Path, name: str, dtype: str, place: str, at: str, index: int, count: int
+) -> None:
+    args = ("--sizes", "64,65536", "--dtypes", dtype, "--warmup", "0", "--repeats", "2")
+    in_place = ("--in-place", place) if place != "false" else ()
+    env = {"LD_PRELOAD": str(spoiling), "SPOIL_IN": name, "SPOIL_AT": at}
+    ran = mpirun(PROGRAMS / f"{name}.py", *args, *in_place, **env)
+    assert ran.returncode == 0, ran.text
+    sides = {"false": ("",), "true": ("in",), "both": ("", "in")}[place]
+    sweeps = [(repeat, side) for repeat in range(2) for side in sides]
+    # The last of a dictionary's values counts: here each sweep's first spoilt iteration.
+    spoilt = dict(divmod(call, 20) for call in reversed(range(16, 20 * len(sweeps), 17)))
+    assert len(ran.records.wrong) == len(spoilt), ran.text
+    elements = 65536 * 8 // int(re.sub(r"\D", "", dtype))
+    for sweep, iteration in spoilt.items():
+        repeat, side = sweeps[sweep]
+        begin = (
+            f"rank 1: {count} wrong element{'s' * (count > 1)} at 65536 B {dtype}{' in place' * bool(side)}, "
+            f"first at [{index}] of {elements} elements: expected "
+        )
+        end = f" (repeat {repeat}, iteration {iteration})"
+        assert any(text.startswith(begin) and text.endswith(end) for text in ran.records.wrong), ran.text
+    assert set(ran.records.checks[0].values()) == {0}
+    for side in sides:
+        assert ran.records.checks[1][MessagePoint(64, dtype, side)] == 0
+        assert ran.records.checks[1][MessagePoint(65536, dtype, side)] > 0
 
 
 def test_what_is_not_timed_is_not_repeated(mpirun: Mpirun) -> None:

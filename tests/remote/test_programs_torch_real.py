@@ -24,9 +24,8 @@ Lacking = Callable[[str, str], None]
 LIMIT = 150.0  # seconds; importing torch takes seconds a process
 EVERYTHING = """
 import torch
-from records import SweepPoint
 from torch_operations import OPERATIONS
-from torch_sweep import verify
+from torch_sweep import wrong_elements
 from torch_world import join, leave
 
 world = join("gloo", "host")
@@ -34,7 +33,8 @@ checks = []
 for kind in OPERATIONS.values():
     for dtype in (torch.float32, torch.float64, torch.float16, torch.int8, torch.uint8, torch.int32, torch.int64):
         operation = kind(world, 4 * 66, dtype)
-        wrong = verify(operation, SweepPoint(operation.count, kind.name))
+        operation.run_verified()
+        wrong = sum(wrong.count for wrong in wrong_elements([operation]))
         operation.data.view(torch.uint8)[:1] ^= 1
         if operation.result.numel():
             operation.result.view(torch.uint8)[-1] ^= 1
@@ -125,6 +125,28 @@ class Ran:
     records: Records
 
 
+WRONG_GRADIENT = """
+import sys
+import torch
+import PROGRAM
+from torch_world import find_rank
+import os
+
+step, steps = torch.optim.SGD.step, []
+def spoilt(self, *arguments):
+    steps.append(1)
+    # FSDP trains 2 epochs of 4 steps alone before.
+    if len(steps) == (6 if "PROGRAM" == "ddp_train" else 14) and find_rank(dict(os.environ)).rank == RANK:
+        gradient = self.param_groups[0]["params"][0].grad
+        getattr(gradient, "_local_tensor", gradient).view(-1)[0] += 1e-3
+    return step(self, *arguments)
+
+torch.optim.SGD.step = spoilt
+sys.argv[1:] = ["--backend", "gloo", "--epochs", "2", "--samples", "512", "--batch", "64"]
+PROGRAM.main()
+"""
+
+
 @pytest.fixture(scope="session")
 def torch_python(lacking: Lacking) -> str:
     """The interpreter of a stack that has PyTorch."""
@@ -183,7 +205,63 @@ def test_a_wrong_element_is_told_with_its_rank_and_place(torchrun: Torchrun) -> 
     ran = torchrun(WRONG)
     assert ran.records.checks[0] == {MessagePoint(64, "float32", "in"): 0}
     assert ran.records.checks[1] == {MessagePoint(64, "float32", "in"): 1}
-    assert ran.records.wrong[0].startswith("rank 1: 1 wrong element at 64 B float32 in place, first at [3]: expected")
+    assert re.fullmatch(
+        r"rank 1: 1 wrong element at 64 B float32 in place, first at \[3\] of 16 elements: "
+        r"expected 15.0, got 16.0 \(repeat 0, iteration 0\)",
+        ran.records.wrong[0],
+    )
+
+
+STALE = """
+import sys
+import torch_operations, torch_sweep
+
+class Stale(torch_operations.KIND):
+    steps = 0
+    def step(self):
+        Stale.steps += 1
+        if not (Stale.steps == 11 and self.rank == 1):
+            return super().step()
+        kept = self.result.clone()
+        super().step()
+        self.result.copy_(kept)
+
+torch_sweep.OPERATIONS["NAME"] = Stale
+sys.argv[1:] = ["--operation", "NAME", "--backend", "gloo", "--sizes", "64", "--dtypes", "DTYPE"]
+sys.argv += ["--iterations", "3", "--warmup", "1", "--repeats", "2"]
+torch_sweep.main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "dtype"),
+    [
+        ("allreduce", "TorchAllreduce", "int64"),
+        ("alltoall", "TorchAlltoall", "uint8"),
+        ("broadcast", "TorchBroadcast", "float16"),
+    ],
+)
+def test_one_result_that_is_not_written_is_caught_in_its_repeat(
+    torchrun: Torchrun, name: str, kind: str, dtype: str
+) -> None:
+    """Three steps warm up three results, and three are timed; then the second repeat begins. Step 11 has no effect."""
+    ran = torchrun(STALE.replace("KIND", kind).replace("NAME", name).replace("DTYPE", dtype))
+    place = "in" if name == "allreduce" else ""
+    (point,) = ran.records.checks[0]
+    assert (point.size, point.dtype, point.place) == (64, dtype, place)
+    assert ran.records.checks[0][point] == 0
+    assert ran.records.checks[1][point] == 64 // {"int64": 8, "uint8": 1, "float16": 2}[dtype]
+    assert ran.records.wrong[0].endswith("(repeat 1, iteration 1)")
+
+
+@pytest.mark.parametrize(("program", "rank"), [("ddp_train", 1), ("fsdp_train", 0)])
+def test_one_wrong_gradient_of_one_step_shows_in_its_epoch(torchrun: Torchrun, program: str, rank: int) -> None:
+    ran = torchrun(WRONG_GRADIENT.replace("PROGRAM", program).replace("RANK", str(rank)))
+    assert ran.returncode == 0, ran.text[-3000:]
+    assert any(
+        text.startswith(f"rank {rank}: ") and " of the parameters: " in text and "(repeat 1, " in text
+        for text in ran.records.wrong
+    ), ran.records.wrong
 
 
 def test_training_on_what_is_no_number_is_a_wrong_result(torchrun: Torchrun) -> None:

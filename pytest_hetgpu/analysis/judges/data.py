@@ -27,4 +27,5 @@ class DataJudge(Judge):
         told = run.evidence.wrong[0] if run.evidence.wrong else wrong[0] if wrong else None
         if told:
             more = max(len(wrong), len(run.evidence.wrong)) - 1
-            yield self.finding(Kind.WRONG_RESULT, told + (f"; {more} more ranks or points" if more > 0 else ""))
+            others = f"; {more} more ranks, points or repeats" if more > 0 else ""
+            yield self.finding(Kind.WRONG_RESULT, told + others)

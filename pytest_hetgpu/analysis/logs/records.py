@@ -183,11 +183,13 @@ class RecordReader:
         in_place = " in place" if point.place else ""
         buffer = _text(record.get("buffer", ""))
         of_sent = f" of {'what it sent' if buffer == 'sent' else buffer}" if buffer else ""
+        elements = f" of {_whole(record['elements'], least=1)} elements" if "elements" in record else ""
+        when = ", ".join(f"{name} {_whole(record[name])}" for name in ("repeat", "iteration") if name in record)
         sentence = (
             f"rank {rank}: {count} wrong element{'' if count == 1 else 's'} at {point.size} B {point.dtype}{in_place}, "
-            f"first at [{index}]{of_sent}: expected {_text(record['expected'])}, got {_text(record['got'])}"
+            f"first at [{index}]{elements}{of_sent}: expected {_text(record['expected'])}, got {_text(record['got'])}"
         )
-        self._wrong.setdefault(sentence)
+        self._wrong.setdefault(f"{sentence} ({when})" if when else sentence)
 
     def _take_carried(self, record: Mapping[str, Any]) -> None:
         _whole(record["rank"])

@@ -282,12 +282,17 @@ def _mpi(one: RaisedException, signature: Signature) -> FailureMatch | None:
 def _fatal(fatal: InterpreterCrash) -> FailureMatch:
     """Return the interpreter's fatal error.
 
-    It aborts after the message; faulthandler prints it when a signal ends the process.
+    It aborts after the message; faulthandler prints it when a signal ends the process. If the program's own code is not
+    in a function, the innermost frame says more: a script calls many libraries.
     """
+    frames = fatal.frames[::-1]
+    place = _place(frames)
+    if "!" not in place:
+        place = _place(frames[-1:])
     signal = next((signal for words, signal in _SIGNALS.items() if fatal.what.startswith(words)), "SIGABRT")
     signature = Signature(
         Kind.CRASH,
-        f"{signal}@{_place(fatal.frames[::-1])}",
+        f"{signal}@{place}",
         fatal.line.quote,
         fatal.line.number,
         signal=signal,

@@ -80,7 +80,8 @@ class CommandWorkload(ExternalWorkload):
         return (*self.settings.argv, *self.settings.arguments)
 
     def options(self) -> tuple[str, ...]:
-        return ("--junit", self.settings.junit) if self.settings.junit else ()
+        junit = ("--junit", self.settings.junit) if self.settings.junit else ()
+        return (*junit, *(() if self.settings.mpi else ("--no-mpi",)))
 
     def points(self) -> tuple[MessagePoint, ...]:
         return ()

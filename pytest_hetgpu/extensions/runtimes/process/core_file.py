@@ -13,7 +13,9 @@ from typing import BinaryIO
 
 _MAGIC = b"\x7fELF\x02\x01"
 _ET_CORE, _PT_LOAD, _PT_NOTE = 4, 1, 4
-_NT_SIGINFO, _NT_FILE = 0x53494749, 0x46494C45
+_NT_SIGINFO, _NT_FILE, _NT_PRPSINFO, _NT_AUXV = 0x53494749, 0x46494C45, 3, 6
+_PID_AT = 24  # of struct elf_prpsinfo (include/linux/elfcore.h)
+_AT_ENTRY = 9  # include/uapi/linux/auxvec.h: where the program begins
 _HEADER, _SEGMENT = struct.Struct("<16xH14xQ14xHH"), struct.Struct("<IIQQQQQQ")
 _MOST_SEGMENTS, _MOST_NOTES = 65_535, 8 << 20
 # Words of UCX (src/ucs/debug/debug.c) for codes of the kernel.
@@ -32,7 +34,8 @@ class CoreFacts:
     """The end of a process.
 
     `mapping` describes the memory at `address`: `anonymous memory (---)`, `/tmp/x (rw-)`, `no mapping`. `file` is the
-    mapped file, "" for other memory. `address` is None for signals without one.
+    mapped file, "" for other memory. `address` is None for signals without one. `program` is the path of the process's
+    program, "" if the file does not show it.
     """
 
     signal: str
@@ -40,6 +43,8 @@ class CoreFacts:
     address: int | None = None
     mapping: str = ""
     file: str = ""
+    pid: int | None = None
+    program: str = ""
 
 
 def read_core(core: BinaryIO) -> CoreFacts | None:
@@ -83,14 +88,27 @@ def _facts(notes: dict[int, bytes], segments: list[_Segment]) -> CoreFacts | Non
         return None
     number, code, address = struct.unpack_from("<i4xi4xQ", notes[_NT_SIGINFO])
     name = signal.Signals(number).name
+    pid, program = _pid(notes.get(_NT_PRPSINFO, b"")), _program(notes)
     # A positive code is the kernel's; another process's signal has no address.
     if number not in _WITH_ADDRESS or code <= 0:
-        return CoreFacts(name)
+        return CoreFacts(name, pid=pid, program=program)
     flags = next((one[1] for one in segments if one[0] == _PT_LOAD and one[3] <= address < one[3] + one[6]), None)
     file = next((path for start, end, path in _files(notes.get(_NT_FILE, b"")) if start <= address < end), "")
     rights = "".join(letter if flags and flags & bit else "-" for letter, bit in zip("rwx", (4, 2, 1), strict=True))
     mapping = "no mapping" if flags is None and not file else f"{file or 'anonymous memory'} ({rights})"
-    return CoreFacts(name, _CODES.get((signal.Signals(number), code), ""), address, mapping, file)
+    return CoreFacts(name, _CODES.get((signal.Signals(number), code), ""), address, mapping, file, pid, program)
+
+
+def _pid(note: bytes) -> int | None:
+    return struct.unpack_from("<i", note, _PID_AT)[0] if len(note) >= _PID_AT + 4 else None
+
+
+def _program(notes: dict[int, bytes]) -> str:
+    """Return the file that holds the address at which the program begins."""
+    auxiliary = notes.get(_NT_AUXV, b"")
+    pairs = dict(struct.iter_unpack("<QQ", auxiliary[: len(auxiliary) // 16 * 16]))
+    entry = pairs.get(_AT_ENTRY, 0)
+    return next((path for start, end, path in _files(notes.get(_NT_FILE, b"")) if start <= entry < end), "")
 
 
 def _files(note: bytes) -> Iterator[tuple[int, int, str]]:

@@ -55,7 +55,7 @@ def report(own: Mapping[str, str], output: int, log: Path) -> str:
         return "the job had no temporary folder"
     found = sorted(_files(Path(own["TMPDIR"], FOLDER)), key=lambda file: file.stat().st_mtime_ns)
     shown = _pids_with_backtrace(log) if found else frozenset()
-    wanted = [file for file in found if file.parent.name not in shown]
+    wanted = [file for file in found if _pid(file) not in shown]
     lines: list[str] = []
     for file in found:
         if file in wanted[:_MOST]:
@@ -101,18 +101,31 @@ def _free(place: str) -> int | None:
 
 
 def _files(base: Path) -> Iterator[Path]:
-    """Yield the core files; each is in its process's folder, beside a link to the program."""
+    """Yield the core files; each is in its process's folder, beside a link to the program if that is ours."""
     with suppress(OSError):
         for folder in base.iterdir():
             yield from (file for file in folder.iterdir() if not file.is_symlink() and file.is_file())
 
 
+def _facts(file: Path) -> CoreFacts | None:
+    with suppress(OSError), file.open("rb") as core:
+        return read_core(core)
+    return None
+
+
+def _pid(file: Path) -> str:
+    """Return the pid of a core file's process; that of its rank if the file does not show it."""
+    facts = _facts(file)
+    return str(facts.pid) if facts and facts.pid else file.parent.name
+
+
 def _lines(file: Path) -> Iterator[str]:
     """Yield the summary of a core file: one line on the end of the process, then its frames; nothing without frames."""
+    facts = _facts(file)
     try:
-        with file.open("rb") as core:
-            facts = read_core(core)
-        argv = ("gdb", *_QUIET, *_WORDS, os.path.realpath(file.with_name("program")), str(file))
+        link = file.with_name("program")
+        program = facts.program if facts and not link.is_symlink() else os.path.realpath(link)
+        argv = ("gdb", *_QUIET, *_WORDS, program, str(file))
         environ = {**without_credentials(os.environ), "DEBUGINFOD_URLS": "", "LC_ALL": "C"}
         done = subprocess.run(
             argv, stdin=subprocess.DEVNULL, capture_output=True, env=environ, timeout=_PATIENCE, check=False
@@ -125,7 +138,10 @@ def _lines(file: Path) -> Iterator[str]:
     if facts is None or not frames:
         return
     host = platform.node().partition(".")[0]
-    yield f"hetgpu: core: pid {file.parent.name} on {host} died of {facts.signal}{_where(facts)}"
+    # The interpreter of our own ranks needs no name.
+    name = re.sub(r"[^\w.+-]", "_", Path(facts.program).name)
+    of = f" of {name}" if name and not name.startswith("python") else ""
+    yield f"hetgpu: core: pid {_pid(file)}{of} on {host} died of {facts.signal}{_where(facts)}"
     yield from (f"hetgpu: core: {line}" for line in frames)
 
 
