@@ -68,6 +68,7 @@ class BenchmarkResult:
         versions: printed versions of libraries.
         missing_success: missing message of success; significant only if the program ended by itself.
         suite: result of the program's own tests.
+        own: metrics that the user named: `lower`, `higher`, or "" if the unit decides. They keep their unit.
 
     """
 
@@ -81,6 +82,7 @@ class BenchmarkResult:
     versions: Mapping[str, str] = field(default_factory=dict)
     missing_success: str = ""
     suite: SuiteResult | None = None
+    own: Mapping[str, str] = field(default_factory=dict)
     complaints = Renamed("warnings")
     unsaid = Renamed("missing_success")
     basis = Renamed("comparison_key")

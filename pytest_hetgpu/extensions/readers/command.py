@@ -11,8 +11,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from pytest_hetgpu.extensions.output_patterns import CommandSettings, Figures, Number, ReaderSettings, compiled
-from pytest_hetgpu.extensions.readers import _units
+from pytest_hetgpu.extensions import units
+from pytest_hetgpu.extensions.output_patterns import (
+    BENCHMARK_METRICS,
+    CommandSettings,
+    Figures,
+    Number,
+    ReaderSettings,
+    compiled,
+    metric_of,
+)
 from pytest_hetgpu.extensions.readers._suites import READERS
 from pytest_hetgpu.extensions.readers.base import OutputParser, ParseIssues, ParseRequest, quoted, whole
 from pytest_hetgpu.model.messages import show
@@ -34,6 +42,7 @@ class CommandParser(OutputParser):
     Settings = CommandSettings
     settings: CommandSettings
     tool = "command"
+    cure_of_second = " (give each table its own `operation` or `metric`, let one rank print it, or set `repeats: true`)"
 
     def __init__(self, asked: ParseRequest | None = None, settings: ReaderSettings | None = None) -> None:
         super().__init__(asked, settings)
@@ -44,6 +53,7 @@ class CommandParser(OutputParser):
         self._suite = READERS[given.tests]() if given.tests else None
         self._succeeded = self._success is None
         self._failed = ""
+        self._own: dict[str, str] = {}
         self._json: list[str] = []
         self._length = 0
 
@@ -78,8 +88,13 @@ class CommandParser(OutputParser):
             unsaid = unsaid or str(suite)
         elif suite and suite.tests <= suite.skipped and not suite.failed:
             unsaid = unsaid or f"no test ran: the suite has {suite.tests}, of which {suite.skipped} were skipped"
-        found = BenchmarkResult(self.tool, "", self.rows, self.warnings.texts, failed, missing_success=unsaid)
-        return replace(found, suite=suite)
+        found = BenchmarkResult(self.tool, "", self._ordered(), self.warnings.texts, failed, missing_success=unsaid)
+        return replace(found, suite=suite, own=self._own)
+
+    def _ordered(self) -> tuple[BenchmarkRow, ...]:
+        """Return the rows in the order of the patterns."""
+        order = {name: place for place, name in enumerate(dict.fromkeys(one.named for one in self.settings.figures))}
+        return tuple(sorted(self.rows, key=lambda row: order.get(next(iter(row.figures)), len(order))))
 
     @staticmethod
     def meaning_of_exit(code: int, reading: BenchmarkResult) -> ExitMeaning | None:
@@ -101,9 +116,9 @@ class CommandParser(OutputParser):
         return cls.meaning_of_exit(0, replace(reading, missing_success="", suite=None))
 
     def _keep(self, item: Figures, groups: Mapping[str, str], line: int) -> None:
-        unit = _units.known(groups.get("unit", item.unit))
-        name, scale = unit or (groups.get("unit", item.unit), 1.0)
-        metric = groups.get("metric") or item.metric or {"s": "latency", "GB/s": "bandwidth"}.get(name, "value")
+        written = groups.get("unit", item.unit)
+        metric = groups.get("metric") or item.metric or metric_of(written)
+        name, scale = self._unit(metric, written, item.unit)
         value = self.figure(metric, groups.get("value", "").replace(",", ""), line, scale)
         size = _size(groups["size"], self.warnings, line) if "size" in groups else item.size
         if value is None or size is None:
@@ -119,8 +134,21 @@ class CommandParser(OutputParser):
                 whole(groups.get("iterations", "")),
                 None if wrong is None else int(wrong),
                 line,
-            )
+            ),
+            repeats=item.repeats,
         )
+        if metric not in BENCHMARK_METRICS:
+            self._own[metric] = item.better or ""
+
+    @staticmethod
+    def _unit(metric: str, written: str, wanted: str) -> tuple[str, float]:
+        """Return the unit for a number and the factor into it; a metric of the user's own keeps the user's unit."""
+        found, own = units.known(written), units.known(wanted)
+        if found is None:
+            return written, 1.0
+        if metric in BENCHMARK_METRICS:
+            return found
+        return (wanted, found[1] / own[1]) if own and own[0] == found[0] else found
 
     def _document(self) -> None:
         if not (self.settings.json_numbers or self.settings.json_success):
