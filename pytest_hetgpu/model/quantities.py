@@ -1,4 +1,4 @@
-"""Directions of quantities: whether less or more of one is better, and numbers that say the same as another. Pure."""
+"""Directions of quantities: whether less or more of one is better, and numbers that repeat another one. Pure."""
 
 from __future__ import annotations
 

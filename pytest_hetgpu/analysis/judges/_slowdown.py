@@ -5,7 +5,7 @@ Each number counts as a cost, of which less is better: a time as it is, a rate a
 One launch decides nothing: its repeats share connections, cores and the machine's other load. A cell that seems slow is
 therefore launched again. It is slow only if the same points are slow in every launch, by more than the tolerance and
 more than either side scatters. The probability of chance over all points of a reference must also be at most `SURE`.
-superbench repeats before a verdict, too, with the same filter for outliers. The tests are those of `significance.py`.
+Superbench repeats before a verdict, too, with the same filter for outliers. The tests are those of `significance.py`.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ def _costs(limit: Threshold, found: Measurement | None) -> Iterator[float]:
 def by_metric(demand: Requirements, numbers: Iterable[Measurement]) -> Mapping[tuple[str, MessagePoint], Measurement]:
     """Return the numbers of the demand's ranks by metric and point. Each point is also listed without its type.
 
-    A bandwidth of several messages in flight stands in for a busbw that a program does not measure.
+    A bandwidth of several messages in flight replaces a busbw that a program does not measure.
     """
     found: dict[tuple[str, MessagePoint], Measurement] = {}
     for one in numbers:
