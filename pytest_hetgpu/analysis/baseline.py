@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_hetgpu.analysis.compare import saved_side
 from pytest_hetgpu.analysis.compare.find import RunLocations, find
@@ -17,12 +17,13 @@ from pytest_hetgpu.analysis.compare.numbers import Traits
 from pytest_hetgpu.analysis.compare.sides import Side
 from pytest_hetgpu.errors import UsageError
 from pytest_hetgpu.model.job import Job
+from pytest_hetgpu.model.quantities import better, independent, no_direction
 from pytest_hetgpu.model.records import Measurement, MessagePoint
 from pytest_hetgpu.model.sample import FEWEST, usable
-from pytest_hetgpu.model.thresholds import Threshold
+from pytest_hetgpu.model.thresholds import EVERY, Threshold
 from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.planning.matrix_set import MatrixSet
-from pytest_hetgpu.planning.references import Thresholds, metric_of
+from pytest_hetgpu.planning.references import Thresholds, from_measured
 from pytest_hetgpu.store.events import MatrixFile
 from pytest_hetgpu.store.files import open_input
 from pytest_hetgpu.store.folder import HISTORY
@@ -32,16 +33,12 @@ if TYPE_CHECKING:
     from pytest_hetgpu.store.history_place import HistoryPlace
 
 FILE = "baseline.json"
-_MICRO = 1e6
-_GIGA = 1e9
-_TIMES = ("latency", "bandwidth")
-"""Metrics that give the time of a message or an operation; the first has precedence."""
 _MOST = 5
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """The runs, as the user called them, with the times of cells that this run may have."""
+    """The runs, as the user called them, with the numbers of cells that this run may have."""
 
     side: Side
 
@@ -62,21 +59,23 @@ class Baseline:
 
     def limits(self, job: Job) -> Thresholds:
         """Return the limits of each point of a job, or limits with the reason why it cannot be compared."""
-        demand = job.demand
-        if not demand.measured:
+        if not job.demand.measured and job.demand.external is None:
             return {}
         cells = self.side.cells.get((job.matrix, job.scenario), ())
-        working = _working(cells)
+        working, points = _working(cells), job.demand.points if job.demand.measured else ()
+        limit = Threshold("", self.name, tolerance=job.demand.tolerance)
         if not working:
             why = f"the cell did not work there ({cells[0].kind.value})" if cells else "it has no such cell"
-            return {point: (self._nothing(job, point, why),) for point in demand.points}
-        found = _times(working)
-        often = {point: rows for point, rows in found.items() if len(rows) * 2 >= len(working)}
-        had = {*found, *(replace(point, dtype="") for point in found)}
-        new = (point for point in demand.points if point not in had)
+            return {point: (_nothing(limit, why),) for point in points or ((EVERY,) if _is_own(job) else ())}
+        found = {key: past for key, past in _numbers(working).items() if better(past[0].measured) or _is_own(job)}
+        often = {key: past for key, past in found.items() if len(past) * 2 >= len(working)}
+        limits: dict[MessagePoint, tuple[Threshold, ...]] = {}
+        for (_, point), past in often.items():
+            limits[point] = (*limits.get(point, ()), self._limit(limit, job, point, past))
+        had = {point for _, at in found for point in (at, replace(at, dtype=""))}
         return {
-            **{point: (self._limit(job, point, often),) for point in often},
-            **{point: (self._nothing(job, point, "it has no such number"),) for point in new},
+            **limits,
+            **{point: (_nothing(limit, "it has no such number"),) for point in points if point not in had},
         }
 
     def facts(self, job: Job) -> Mapping[str, str]:
@@ -84,34 +83,45 @@ class Baseline:
         working = _working(self.side.cells.get((job.matrix, job.scenario), ()))
         return working[0].facts if working else {}
 
-    def _nothing(self, job: Job, point: MessagePoint, why: str) -> Threshold:
-        return Threshold(metric_of(job.demand, point), self.name, lacks=why, owed=False)
-
-    def _limit(self, job: Job, point: MessagePoint, found: Mapping[MessagePoint, Sequence[_Time]]) -> Threshold:
-        demand = job.demand
-        limit = Threshold(metric_of(demand, point), self.name, tolerance=demand.tolerance)
-        if not demand.requires(point):
+    def _limit(self, limit: Threshold, job: Job, point: MessagePoint, found: Sequence[_Past]) -> Threshold:
+        """Return the limit of one metric at one point."""
+        demand, newest = job.demand, found[0].measured
+        limit = replace(limit, metric=newest.metric)
+        if demand.points and not demand.requires(point):
             return replace(limit, lacks=_instead(point, demand.points))
+        if not better(newest):
+            return _nothing(limit, no_direction(newest.metric, newest.unit))
         # The release of an external program is known only after its run.
         tool = "" if demand.external else benchmark_program(job.command.argv)
-        traits = Traits(demand.row_ranks, tool, demand.facts.get("memory", ""))
-        like = [time for time in found[point] if not time.traits.unlike(traits)]
+        traits = Traits(demand.row_ranks, tool, demand.facts.get("memory", ""), newest.unit)
+        like = [past for past in found if not past.traits.unlike(traits)]
         if not like:
-            return replace(limit, lacks=found[point][0].traits.unlike(traits))
+            return replace(limit, lacks=found[0].traits.unlike(traits))
         limit = replace(limit, tool=like[0].traits.tool if demand.external else "")
-        if len(like) >= FEWEST:
-            # Runs scatter; the repeats of one run are more alike than those of two runs.
-            return replace(limit, seconds=tuple(time.middle for time in like))
-        return replace(limit, seconds=tuple(sample for time in like for sample in time.samples))
+        # Runs scatter; the repeats of one run are more alike than those of two runs.
+        several = len(like) >= FEWEST
+        values = (
+            value
+            for one in (past.measured for past in like)
+            for value in ((one.value,) if several else one.samples or (one.value,))
+        )
+        return from_measured(limit, newest, values)
 
 
-@dataclass(frozen=True, slots=True)
-class _Time:
-    """Times of one point in one run, in seconds."""
+class _Past(NamedTuple):
+    """A number of one metric at one point in one run."""
 
-    middle: float
-    samples: tuple[float, ...]
+    measured: Measurement
     traits: Traits
+
+
+def _nothing(limit: Threshold, why: str) -> Threshold:
+    return replace(limit, lacks=why, owed=False)
+
+
+def _is_own(job: Job) -> bool:
+    """Return whether a job runs a program of the user, whose numbers are known only after its run."""
+    return job.demand.external is not None and not job.demand.points
 
 
 def _working(cells: Sequence[CellSummary]) -> list[CellSummary]:
@@ -120,26 +130,15 @@ def _working(cells: Sequence[CellSummary]) -> list[CellSummary]:
     return next(filter(None, ([c for c in ran if c.kind is kind] for kind in (Kind.PASSED, Kind.SLOW))), [])
 
 
-def _times(cells: Iterable[CellSummary]) -> dict[MessagePoint, list[_Time]]:
-    found: dict[MessagePoint, list[_Time]] = {}
+def _numbers(cells: Iterable[CellSummary]) -> dict[tuple[str, MessagePoint], list[_Past]]:
+    """Return the independent numbers of each metric and point, the newest run's first."""
+    found: dict[tuple[str, MessagePoint], list[_Past]] = {}
     for cell in cells:
-        times: dict[MessagePoint, _Time] = {}
-        for metric in reversed(_TIMES):
-            usables = (one for one in cell.measurements if one.metric == metric and one.value > 0 and usable(one.value))
-            times.update({one.point: _time(cell, one) for one in usables})
-        for point, time in times.items():
-            found.setdefault(point, []).append(time)
+        for one in independent(cell.measurements):
+            if one.value > 0 and usable(one.value):
+                traits = Traits(one.ranks, cell.tool, cell.memory, one.unit)
+                found.setdefault((one.metric, one.point), []).append(_Past(one, traits))
     return found
-
-
-def _time(cell: CellSummary, one: Measurement) -> _Time:
-    middle, *samples = (_seconds(one, value) for value in (one.value, *(one.samples or (one.value,))))
-    return _Time(middle, tuple(samples), Traits(one.ranks, cell.tool, cell.memory))
-
-
-def _seconds(one: Measurement, value: float) -> float:
-    """Return the seconds of one operation, or of one message if several were in flight."""
-    return value / _MICRO if one.metric == _TIMES[0] else one.point.size / (value * _GIGA)
 
 
 def _instead(point: MessagePoint, points: Sequence[MessagePoint]) -> str:
@@ -172,7 +171,7 @@ def find_baseline(
         raise UsageError(f"baseline {name}: it has no cell of {', '.join(sorted(this.matrices))} that this run has")
     runs = tuple(replace(run, cells=tuple(_pruned(run.cells, wanted))) for run in side.runs)
     if not any(cell.measurements for run in runs for cell in run.cells):
-        raise UsageError(f"baseline {name}: it has no time of any cell that this run has")
+        raise UsageError(f"baseline {name}: it has no number of any cell that this run has")
     return Baseline(replace(side, runs=runs))
 
 
@@ -195,10 +194,10 @@ def _is_history(path: Path) -> bool:
 
 
 def _pruned(cells: Iterable[CellSummary], wanted: set[tuple[str, str]]) -> Iterator[CellSummary]:
-    """Yield the cells that this run may have, reduced to their times."""
+    """Yield the cells that this run may have, reduced to their independent numbers."""
     for cell in cells:
         if (cell.matrix, cell.scenario) in wanted:
-            yield replace(cell, measurements=tuple(one for one in cell.measurements if one.metric in _TIMES))
+            yield replace(cell, measurements=independent(cell.measurements))
 
 
 def remarks(baseline: Baseline, matrices: Sequence[MatrixFile], machine: str) -> Iterator[str]:

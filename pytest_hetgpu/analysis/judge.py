@@ -37,7 +37,7 @@ from pytest_hetgpu.extensions.signatures.engine.match_rule import MatchRule
 from pytest_hetgpu.extensions.transports.base import Transport
 from pytest_hetgpu.model.failure import KnownFailure, Signature
 from pytest_hetgpu.model.job import Job
-from pytest_hetgpu.model.metrics import measurements
+from pytest_hetgpu.model.metrics import numbers
 from pytest_hetgpu.model.outcome import Evidence, Finding, Outcome, RunResult
 from pytest_hetgpu.model.transport_classes import by_path
 from pytest_hetgpu.model.verdict import Kind, Verdict
@@ -182,9 +182,7 @@ def judge_run(
         signature=signature,
         expectation=ruling.expectation,
         findings=findings,
-        measurements=evidence.program.measurements
-        if evidence.program
-        else (*measurements(evidence.rows), *evidence.figures),
+        measurements=numbers(evidence),
         transports=tuple(
             sorted({*evidence.transports, *(name for one in evidence.windows for name in one.components)})
         ),

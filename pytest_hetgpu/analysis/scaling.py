@@ -18,12 +18,12 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from pytest_hetgpu.analysis.significance import ratio_interval
+from pytest_hetgpu.model.quantities import LOWER, better
 from pytest_hetgpu.model.records import Measurement, MessagePoint
 from pytest_hetgpu.model.scenario import Scaling
 
 STRONG, WEAK = "strong", "weak"
 _SCALED_BY = {"intervals": STRONG, "samples": WEAK, "busbw": WEAK}
-_TIMES = ("us", "s")
 # Series, axis, values of the other axes, kind, metric, point.
 _Key = tuple[str, str, tuple[tuple[str, str], ...], str, str, MessagePoint]
 
@@ -154,7 +154,7 @@ def _curve(key: _Key, taken: Sequence[_Point]) -> Curve:
 
 def _step(kind: str, first: Measurement, point: _Point) -> Step:
     item = point.measured
-    time = item.unit in _TIMES
+    time = better(item) == LOWER
     share = 1.0 if item.metric == "busbw" or (time and kind == WEAK) else first.ranks / item.ranks
     gain = first.value / item.value if time else item.value / first.value
     before, now = (list(filter(lambda sample: sample > 0, one.samples)) for one in (first, item))

@@ -1,4 +1,4 @@
-"""Thresholds that a cell's times are compared with, and repeated launches of a cell that seems slow."""
+"""Thresholds that a cell's numbers are compared with, and repeated launches of a cell that seems slow."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ from pytest_hetgpu.model.outcome import Outcome, RunResult
 from pytest_hetgpu.model.verdict import Kind
 from pytest_hetgpu.planning import references
 from pytest_hetgpu.planning.prepare import with_thresholds, without_thresholds
-from pytest_hetgpu.planning.references import Times
+from pytest_hetgpu.planning.references import Numbers
 from pytest_hetgpu.store.folder import RunFolder, read_job, read_result
 
 AGAIN = "launch"
 BESIDE = "reference"
-_MICRO = 1e6
 
 Connect = Callable[[Scenario], Cluster]
 
@@ -63,19 +62,19 @@ def repeat_until_conclusive(run: RunContext, cluster: Cluster, result: RunResult
     return tuple(further)
 
 
-def _measure(run: RunContext, job: Job, cell: str, connect: Connect) -> Times | str:
-    """Return the times of another cell, or why there are none. Run it in a folder of its own if it has not ended."""
+def _measure(run: RunContext, job: Job, cell: str, connect: Connect) -> Numbers | str:
+    """Return the numbers of another cell, or why there are none. Run it in a folder of its own if it has not ended."""
     scenario = next(one for one in run.suite.scenarios if (one.matrix, one.id) == (job.matrix, cell))
     beside = run.folder.for_attempt(f"{BESIDE}-{run.journal.path.stem}")
     for folder in (run.folder, beside):
         outcome = _ended(run, folder, scenario.label)
         if outcome:
-            return _times(outcome)
+            return _numbers(outcome)
     try:
         cluster = connect(scenario)
     except (NotHere, ProvisionError) as error:
         return f"it cannot be run here ({error})"
-    return _times(run.judge(cluster.job, execute(cluster, beside, None, run.options)))
+    return _numbers(run.judge(cluster.job, execute(cluster, beside, None, run.options)))
 
 
 def _ended(run: RunContext, folder: RunFolder, label: str) -> Outcome | None:
@@ -88,11 +87,10 @@ def _ended(run: RunContext, folder: RunFolder, label: str) -> Outcome | None:
     return run.judge(bare, replace(result, output=str(folder.log(label))))
 
 
-def _times(outcome: Outcome) -> Times | str:
+def _numbers(outcome: Outcome) -> Numbers | str:
     if outcome.kind is not Kind.PASSED:
         return f"it failed ({outcome.kind.value}: {outcome.signature.key if outcome.signature else outcome.why})"
-    found = (one for one in outcome.measurements if one.metric == "latency")
-    return {one.point: tuple(value / _MICRO for value in one.samples or (one.value,)) for one in found}
+    return outcome.measurements
 
 
 def launches(folder: RunFolder, label: str) -> Iterator[tuple[RunFolder, RunResult]]:

@@ -102,8 +102,6 @@ NAMES: Mapping[str, Mapping[str, str]] = {
     "limits": {"Limit": "model.thresholds.Threshold", "Reference": "model.thresholds.PerformanceReference"},
     "metrics": {
         "of_wire": "model.metrics.link_fraction",
-        "seconds_of": "model.metrics.to_seconds",
-        "told": "model.metrics.from_seconds",
     },
     "model": {
         "Command": "api.Command",

@@ -11,17 +11,21 @@ or every value of a map.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Annotated, Any, Literal, Protocol, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
 from pytest_hetgpu.errors import NotHere
+from pytest_hetgpu.extensions.units import known
 from pytest_hetgpu.model.messages import show
 from pytest_hetgpu.model.program_output import OutputLine
+from pytest_hetgpu.model.quantities import MetricKind, direction
 from pytest_hetgpu.model.sizes import parse_size
 
 _GROUPS = ("value", "unit", "metric", "size", "dtype", "operation", "ranks", "iterations", "wrong")
+BENCHMARK_METRICS = ("latency", "bandwidth", "algbw", "busbw")
+"""Metrics with a definition and a unit of ours."""
 _LONGEST_PATTERN = 1000
 _MOST_MEMORY = 8 << 20
 _QUOTED_BEFORE, _LONGEST_QUOTE = 60, 200
@@ -103,7 +107,11 @@ class ReaderSettings(BaseModel):
 
 
 class Figures(ReaderSettings):
-    """Default values for groups that a pattern, or a document, lacks."""
+    """Default values for groups that a pattern, or a document, lacks.
+
+    `better` is the direction of a number whose unit shows none. `repeats`: further numbers for a point are repeats, and
+    their median counts.
+    """
 
     metric: Annotated[str, Field(pattern=r"^\w*$", max_length=80)] = ""
     unit: str = ""
@@ -114,6 +122,37 @@ class Figures(ReaderSettings):
     ] = 0
     dtype: Annotated[str, Field(pattern=r"^\w+$", max_length=80)] = "none"
     operation: str = ""
+    better: Literal["lower", "higher"] | None = None
+    repeats: bool = False
+
+    @property
+    def groups(self) -> Collection[str]:
+        """Return the names of the groups that the output fills."""
+        return ("value",)
+
+    @property
+    def kind(self) -> MetricKind:
+        """Return unit and direction of its numbers, as reports have them."""
+        unit = None if "unit" in self.groups else reported_unit(self.named, self.unit)
+        return MetricKind(unit, self.better or direction(unit or ""))
+
+    @property
+    def named(self) -> str:
+        """Return its metric: the name that is set, else one that the unit suggests."""
+        return self.metric or metric_of(self.unit)
+
+
+def metric_of(unit: str) -> str:
+    """Return the metric of a number without a name."""
+    found = known(unit)
+    return {"s": "latency", "GB/s": "bandwidth"}.get(found[0] if found else "", "value")
+
+
+def reported_unit(metric: str, unit: str) -> str:
+    """Return the unit in which reports have a metric: us and GB/s for a benchmark's, else the user's own."""
+    found = known(unit)
+    shared = {"s": "us"}.get(found[0], found[0]) if found else unit
+    return shared if metric in BENCHMARK_METRICS else unit
 
 
 class Pattern(Figures):
@@ -133,6 +172,13 @@ class Pattern(Figures):
         if unknown := sorted(set(groups) - set(_GROUPS)):
             raise ValueError(f"unknown group {unknown[0]!r} (known: {', '.join(_GROUPS)})")
         return pattern
+
+    @property
+    def groups(self) -> Collection[str]:
+        try:
+            return compiled(self.pattern).groupindex
+        except NotHere:
+            return _GROUPS
 
 
 class Number(Figures):
@@ -160,6 +206,11 @@ class CommandSettings(ReaderSettings):
         Literal["one", "each"],
         Field(description="the ranks that must show success: one of them, or each"),
     ] = "one"
+
+    @property
+    def figures(self) -> tuple[Figures, ...]:
+        """Return the descriptions of its numbers, the telling one first."""
+        return (*self.patterns, *self.json_numbers)
 
     @field_validator("success", "failure")
     @classmethod

@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from pytest_hetgpu.model.outcome import LinkBandwidth
+from pytest_hetgpu.model.outcome import Evidence, LinkBandwidth
 from pytest_hetgpu.model.records import Measurement, Row
 from pytest_hetgpu.model.sample import sample
 
@@ -52,7 +52,7 @@ _ALIASES = {"bcast": "broadcast", "bidirectionalsendrecv": "sendrecv"}
 
 
 def measurements(rows: Iterable[Row]) -> tuple[Measurement, ...]:
-    """Compute latency (us), algbw and busbw (GB/s) of every point, in the order of the rows.
+    """Compute busbw and algbw (GB/s) and latency (us) of every point, in the order of the rows.
 
     `algbw = size / seconds`, `busbw = algbw x factor`. An operation without a definition has a latency only. A row
     whose time is not a positive number gives nothing. busbw is 0 for a single rank, as no data moves. The median of
@@ -67,6 +67,12 @@ def measurements(rows: Iterable[Row]) -> tuple[Measurement, ...]:
                 operations[name], found[name] = what, {}
             found.setdefault(name, {})[row.repeat] = item
     return tuple(middle_of(tuple(repeats.values())) for repeats in found.values())
+
+
+def numbers(evidence: Evidence) -> tuple[Measurement, ...]:
+    """Return all measurements of a run: those of an external program, else those of times, then the figures."""
+    program = evidence.program
+    return program.measurements if program else (*measurements(evidence.rows), *evidence.figures)
 
 
 def middle_of(repeats: Sequence[Measurement]) -> Measurement:
@@ -93,13 +99,13 @@ def link_fraction(measured: Measurement, link: LinkBandwidth | None) -> float | 
 def _of_row(row: Row) -> Iterable[Measurement]:
     if not (math.isfinite(row.seconds) and row.seconds > 0):
         return
-    yield Measurement("latency", row.seconds * _MICRO, "us", row.point, row.ranks)
     factor = _factor(row.operation)
     if factor and row.ranks > 0:
         algbw = row.point.size / row.seconds / _GIGA
         busbw = algbw * factor(row.ranks) if row.ranks > 1 else 0.0
-        yield Measurement("algbw", algbw, "GB/s", row.point, row.ranks)
         yield Measurement("busbw", busbw, "GB/s", row.point, row.ranks)
+        yield Measurement("algbw", algbw, "GB/s", row.point, row.ranks)
+    yield Measurement("latency", row.seconds * _MICRO, "us", row.point, row.ranks)
 
 
 def _factor(operation: str) -> Callable[[int], float] | None:
@@ -112,26 +118,7 @@ def has_bandwidth(operation: str, ranks: int = 2) -> bool:
     return ranks > 1 and _factor(operation) is not None
 
 
-def from_seconds(metric: str, seconds: float, operation: str, size: int, ranks: int) -> float:
-    """Convert seconds of one operation to its latency (us), algbw or busbw (GB/s).
-
-    Raises ValueError if the operation does not have the metric.
-    """
-    if metric == "latency":
-        return seconds * _MICRO
-    return _moved(metric, operation, size, ranks) / seconds
-
-
-def to_seconds(metric: str, value: float, operation: str, size: int, ranks: int) -> float:
-    """Convert a metric's value to seconds of one operation: the inverse of `from_seconds`."""
-    if metric == "latency":
-        return value / _MICRO
-    return _moved(metric, operation, size, ranks) / value
-
-
-def _moved(metric: str, operation: str, size: int, ranks: int) -> float:
-    """Return the 1e9 bytes that a bandwidth divides by seconds."""
-    factor = _factor(operation)
-    if factor is None or (metric == "busbw" and ranks < 2):
-        raise ValueError(f"{operation} of {ranks} ranks has no {metric}")
-    return size / _GIGA * (factor(ranks) if metric == "busbw" else 1.0)
+def of_operation(operation: str, ranks: int = 2) -> dict[str, str]:
+    """Return the metrics that the time of an operation gives, with their units."""
+    bandwidths = {"busbw": "GB/s", "algbw": "GB/s"} if has_bandwidth(operation, ranks) else {}
+    return {**bandwidths, "latency": "us"}

@@ -90,6 +90,7 @@ class BenchmarkResult:
         proof: the ranks that showed success, if it was not shown by all: `1 of 2 ranks`.
         unsearched: the part of the output that was not searched, and may hold a failure; "" if all was.
         unsupported: what the command asks for and this version of the program lacks: `pingpong`, `option -V`.
+        own: metrics that the user named: `lower`, `higher`, or "" if the unit decides. They keep their unit.
 
     """
 
@@ -107,6 +108,7 @@ class BenchmarkResult:
     proof: str = ""
     unsearched: str = ""
     unsupported: str = ""
+    own: Mapping[str, str] = field(default_factory=dict)
     complaints = Renamed("warnings")
     unsaid = Renamed("missing_success")
     basis = Renamed("comparison_key")

@@ -73,7 +73,8 @@ class Row:
 class Measurement:
     """A measured value. `metric` is latency (us), algbw or busbw (GB/s), or a program's own metric.
 
-    `samples` has all values of repeated measurements. `value` is then their median without outliers.
+    `samples` has all values of repeated measurements. `value` is then their median without outliers. `better` is
+    `lower` or `higher` if the user states it; else the unit decides.
     """
 
     metric: str
@@ -82,6 +83,7 @@ class Measurement:
     point: MessagePoint
     ranks: int
     samples: tuple[float, ...] = ()
+    better: str = ""
 
     @property
     def name(self) -> str:

@@ -10,21 +10,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from pytest_hetgpu.model.job import Job, Node, Requirements
-from pytest_hetgpu.model.metrics import has_bandwidth, to_seconds
+from pytest_hetgpu.model.metrics import has_bandwidth
 from pytest_hetgpu.model.outcome import LinkBandwidth
-from pytest_hetgpu.model.records import MessagePoint
-from pytest_hetgpu.model.thresholds import PerformanceReference, Threshold
+from pytest_hetgpu.model.quantities import HIGHER, better, independent
+from pytest_hetgpu.model.records import Measurement, MessagePoint
+from pytest_hetgpu.model.sample import usable
+from pytest_hetgpu.model.thresholds import EVERY, PerformanceReference, Threshold
 
 Thresholds = Mapping[MessagePoint, tuple[Threshold, ...]]
-Times = Mapping[MessagePoint, tuple[float, ...]]
-"""Seconds that a cell took per point, one value per repeat."""
-SMALL = 8192
-"""Messages below this number of bytes have a latency; their bandwidth would be meaningless."""
-
-
-def metric_of(demand: Requirements, point: MessagePoint) -> str:
-    """Return the metric that reports use for a point's time."""
-    return "busbw" if point.size >= SMALL and has_bandwidth(demand.operation, demand.row_ranks) else "latency"
+Numbers = Sequence[Measurement]
 
 
 def merged(*found: Thresholds) -> dict[MessagePoint, tuple[Threshold, ...]]:
@@ -60,14 +54,12 @@ def _fraction(
     reference: PerformanceReference, demand: Requirements, speed: float, speed_name: str, lacks: str = ""
 ) -> Thresholds:
     """Return thresholds for busbw: a fraction of a speed in GB/s. `lacks` is the reason for a speed of 0."""
-    source = f"{reference.fraction:g} of {speed_name} ({reference.origin})"
-    wanted = ("busbw", speed * reference.fraction)
-    return {
-        point: (
-            _threshold(reference, wanted, point, demand, source) if speed else Threshold("busbw", source, lacks=lacks),
-        )
-        for point in _points_of(reference, demand)
-    }
+    limit = Threshold(
+        "busbw", f"{reference.fraction:g} of {speed_name} ({reference.origin})", (), "GB/s", HIGHER, reference.tolerance
+    )
+    wanted = (speed * reference.fraction,)
+    one = replace(limit, values=wanted) if speed else replace(limit, lacks=lacks)
+    return {point: (_possible(one, demand),) for point in _points_of(reference, demand)}
 
 
 def _points_of(reference: PerformanceReference, demand: Requirements) -> list[MessagePoint]:
@@ -75,23 +67,24 @@ def _points_of(reference: PerformanceReference, demand: Requirements) -> list[Me
 
 
 def _numbers(reference: PerformanceReference, demand: Requirements) -> Thresholds:
-    numbers = {p: reference.numbers.get(p.size, reference.numbers.get(0)) for p in _points_of(reference, demand)}
+    every = reference.numbers.get(0)
+    if demand.points:
+        numbers = {p: reference.numbers.get(p.size, every) for p in _points_of(reference, demand)}
+    else:
+        numbers = {EVERY if not size else MessagePoint(size, ""): value for size, value in reference.numbers.items()}
+    limit = Threshold(reference.metric, reference.origin, tolerance=reference.tolerance, min_size=reference.min_size)
     return {
-        point: (_threshold(reference, (reference.metric, number), point, demand, reference.origin),)
+        point: (_possible(replace(limit, values=(number,)), demand),)
         for point, number in numbers.items()
         if number is not None
     }
 
 
-def _threshold(
-    reference: PerformanceReference, number: tuple[str, float], point: MessagePoint, demand: Requirements, source: str
-) -> Threshold:
-    metric, value = number
-    try:
-        seconds = to_seconds(metric, value, demand.operation, point.size, demand.row_ranks)
-    except ValueError as error:
-        return Threshold(metric, source, lacks=str(error))
-    return Threshold(metric, source, (seconds,), reference.tolerance)
+def _possible(limit: Threshold, demand: Requirements) -> Threshold:
+    """Return the limit; without values if its ranks cannot have a bandwidth, as one rank moves no data."""
+    if limit.metric not in ("busbw", "algbw") or demand.row_ranks != 1:
+        return limit
+    return replace(limit, values=(), lacks=f"{demand.operation} of 1 ranks has no {limit.metric}")
 
 
 def _fabric(nodes: Sequence[Node]) -> tuple[float, str]:
@@ -101,32 +94,47 @@ def _fabric(nodes: Sequence[Node]) -> tuple[float, str]:
 
 
 def from_cells(
-    references: Iterable[PerformanceReference], demand: Requirements, measured: Callable[[str], Times | str]
+    references: Iterable[PerformanceReference], demand: Requirements, measured: Callable[[str], Numbers | str]
 ) -> Thresholds:
-    """Return the thresholds from other cells. `measured` returns a cell's times by id, or why it has none."""
-    return merged(*(dict(_from_cell(reference, demand, measured)) for reference in references if reference.cell))
+    """Return the thresholds from other cells. `measured` returns a cell's numbers by id, or why it has none."""
+    return merged(*(_from_cell(reference, demand, measured) for reference in references if reference.cell))
 
 
 def _from_cell(
-    reference: PerformanceReference, demand: Requirements, measured: Callable[[str], Times | str]
-) -> Iterator[tuple[MessagePoint, tuple[Threshold, ...]]]:
+    reference: PerformanceReference, demand: Requirements, measured: Callable[[str], Numbers | str]
+) -> Thresholds:
     found = measured(reference.cell)
     share = "" if reference.fraction == 1 else f"{reference.fraction:g} of "
     if reference.efficiency:
         share = f"an efficiency of {reference.efficiency:g} against "
-    source = f"{share}{reference.cell} ({reference.origin})"
-    for point in _points_of(reference, demand):
-        metric = metric_of(demand, point)
-        if isinstance(found, str):
-            yield point, (Threshold(metric, source, lacks=found),)
-        elif times := found.get(point) or _of_any_type(point, found):
-            seconds = tuple(time / reference.fraction for time in times)
-            yield point, (Threshold(metric, source, seconds, reference.tolerance),)
-        else:
-            yield point, (Threshold(metric, source, lacks="it was not measured there"),)
+    limit = Threshold(reference.metric, f"{share}{reference.cell} ({reference.origin})", tolerance=reference.tolerance)
+    points = _points_of(reference, demand) or [EVERY]
+    if isinstance(found, str):
+        return {point: (replace(limit, lacks=found),) for point in points}
+    there = comparable(one for one in found if reference.metric in ("", one.metric))
+    if not demand.points:
+        points = list(dict.fromkeys(one.point for one in there if one.point.size >= reference.min_size)) or [EVERY]
+    return {point: tuple(_scaled(limit, point, there, reference.fraction)) for point in points}
 
 
-def _of_any_type(point: MessagePoint, found: Times) -> tuple[float, ...]:
-    """Return the times of a point that is required in any dtype; nothing for a point with a dtype."""
-    types = (other for other in found if not point.dtype and replace(other, dtype="") == point)
-    return next((found[other] for other in types), ())
+def _scaled(limit: Threshold, point: MessagePoint, there: Numbers, fraction: float) -> Iterator[Threshold]:
+    """Yield the limits of one point: of each metric that the other cell measured there."""
+    same = [one for one in there if one.point == point]
+    # The other cell has its types; this one may accept any.
+    same = same or [one for one in there if not point.dtype and replace(one.point, dtype="") == point]
+    for one in {one.metric: one for one in reversed(same)}.values():
+        made = from_measured(limit, one, one.samples or (one.value,))
+        yield replace(made, values=tuple(made.value(made.cost(value) / fraction) for value in made.values))
+    if not same:
+        yield replace(limit, lacks="it was not measured there")
+
+
+def comparable(measurements: Iterable[Measurement]) -> Numbers:
+    """Return the independent numbers above 0 whose direction is known."""
+    return [one for one in independent(measurements) if one.value > 0 and usable(one.value) and better(one)]
+
+
+def from_measured(limit: Threshold, one: Measurement, values: Iterable[float]) -> Threshold:
+    """Return a limit of measured values, which are of the metric and the unit of `one`."""
+    kept = tuple(value for value in values if value > 0 and usable(value))
+    return replace(limit, metric=one.metric, values=kept, unit=one.unit, better=better(one))

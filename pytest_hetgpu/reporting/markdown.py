@@ -15,6 +15,7 @@ from pytest_hetgpu.model.failure import KnownFailure
 from pytest_hetgpu.model.outcome import Outcome
 from pytest_hetgpu.model.transport_classes import describe_carriers
 from pytest_hetgpu.model.verdict import Verdict
+from pytest_hetgpu.reporting import numbers_table
 from pytest_hetgpu.reporting.cell_text import (
     Rerun,
     describe_debug_rerun,
@@ -82,6 +83,7 @@ def render(record: RunRecord, texts: CellTexts, nodes: Iterable[str] = (), lost:
     parts += _flaky(record)
     parts += _skips(record)
     parts += _quarantine(record)
+    parts += numbers_table.paragraphs(record)
     parts += _further(record)
     parts += nodes
     parts += _legend(record)

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
+from pytest_hetgpu.model.quantities import split_unit, stored_unit
 from pytest_hetgpu.model.records import Measurement, MessagePoint
 from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.store.database import Database
@@ -76,7 +77,7 @@ def _setting(cell: CellSummary) -> _Values:
 
 def _point(one: Measurement) -> _Values:
     where = {"size": one.point.size, "dtype": one.point.dtype, "place": one.point.place}
-    return {"metric": one.metric, **where, "ranks": one.ranks, "unit": one.unit}
+    return {"metric": one.metric, **where, "ranks": one.ranks, "unit": stored_unit(one)}
 
 
 def _storable(measurements: Iterable[Measurement]) -> Iterable[Measurement]:
@@ -177,7 +178,8 @@ def _load_measurements(db: Database, number: object) -> dict[int, list[Measureme
     )
     for row in db.rows(query, run=number):
         point = MessagePoint(row["size"], row["dtype"], row["place"])
-        one = Measurement(row["metric"], _null_to_nan(row["value"]), row["unit"], point, row["ranks"])
+        unit, better = split_unit(row["unit"])
+        one = Measurement(row["metric"], _null_to_nan(row["value"]), unit, point, row["ranks"], better=better)
         if row["samples"]:
             one = replace(one, samples=tuple(map(float, json.loads(row["samples"]))))
         found.setdefault(row["cell"], []).append(one)

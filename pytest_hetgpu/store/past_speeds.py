@@ -1,7 +1,6 @@
-"""Reads how fast cells were in the newest runs of a history: one latency and one bandwidth of each cell.
+"""Reads how fast cells were in the newest runs of a history: one number of each metric of each cell.
 
-The latency is that of the smallest message, the bus bandwidth that of the largest, as in the last run of the cell. A
-program with other metrics of its own has the last of them, by name and size.
+A rate is that of the largest message, any other number that of the smallest, as in the last run of the cell.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from pytest_hetgpu.model.quantities import HIGHER, direction, split_unit
 from pytest_hetgpu.store import database
 from pytest_hetgpu.store.database import Database
 from pytest_hetgpu.store.past_runs import LATEST, NEWEST, PastCell
@@ -17,8 +17,6 @@ from pytest_hetgpu.store.past_runs import LATEST, NEWEST, PastCell
 if TYPE_CHECKING:
     from pytest_hetgpu.store.history_place import HistoryPlace
 
-_LATENCY, _BANDWIDTH = "latency", "busbw"
-_NOT_OWN = ("algbw", "seconds")
 _RECENT = 5
 """In so many of the newest runs the metrics of a cell are looked for."""
 
@@ -97,14 +95,17 @@ def _last_points(db: Database, condition: str, which: Mapping[str, object]) -> d
 
 
 def _telling(points: Iterable[int], quantities: Mapping[int, SpeedQuantity]) -> Iterable[int]:
-    """Yield the quantities of a cell that stand for its speed."""
+    """Yield the quantities of a cell that stand for its speed, one per metric."""
     ordered = sorted(points, key=lambda point: quantities[point])
-    for metric, choose in ((_LATENCY, min), (_BANDWIDTH, max)):
-        if found := [point for point in ordered if quantities[point].metric == metric]:
-            yield choose(found, key=lambda point: quantities[point].size)
-    own = [point for point in ordered if quantities[point].metric not in (_LATENCY, _BANDWIDTH, *_NOT_OWN)]
-    if own and len(own) == len([point for point in ordered if quantities[point].metric not in _NOT_OWN]):
-        yield own[-1]
+    by_metric: dict[str, list[int]] = {}
+    for point in ordered:
+        by_metric.setdefault(quantities[point].metric, []).append(point)
+    for metric, found in by_metric.items():
+        if metric == "algbw" and "busbw" in by_metric:
+            continue
+        unit, stated = split_unit(quantities[found[0]].unit)
+        choose = max if (stated or direction(unit)) == HIGHER else min
+        yield choose(found, key=lambda point: quantities[point].size)
 
 
 def _values(

@@ -10,6 +10,8 @@ from pytest_hetgpu.model import rank_outcome
 from pytest_hetgpu.model.bandwidth_text import describe_link
 from pytest_hetgpu.model.metrics import link_fraction
 from pytest_hetgpu.model.outcome import Outcome
+from pytest_hetgpu.model.quantities import split_unit, stored_unit
+from pytest_hetgpu.model.records import Measurement, MessagePoint
 from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.store.encode import RecordError
 from pytest_hetgpu.store.text import clean, one_line
@@ -20,6 +22,13 @@ FLAKY_PREFIX = "passed at attempt "
 _LIMIT = 1000
 # `of_wire[...]` follows from the other properties.
 _CARRIED = re.compile(r"carried_by\[([\w-]+)\]")
+_NUMBER = re.compile(r"(\w+)\[(\d{1,18}),([^,\[\]]*)(?:,([^,\[\]]*))?\]")
+# Files of earlier releases lack the property `units`.
+_UNITS = {
+    **dict.fromkeys(("latency", "overhead"), "us"),
+    **dict.fromkeys(("busbw", "algbw", "bandwidth", "bidirectional_bandwidth", "aggregate_bandwidth"), "GB/s"),
+    "message_rate": "1/s",
+}
 _MEASUREMENT = re.compile(r"(?!of_wire\[)\w+\[\d+,[^\[\]]*\]")
 
 
@@ -48,6 +57,8 @@ class CellProperties:
     seconds: float = 0.0
     #: `busbw[SIZE,DTYPE]` (in place `busbw[SIZE,DTYPE,in]`) and `algbw[...]` in GB/s (1e9 B/s), `latency[...]` in us
     measurements: Mapping[str, float] = field(default_factory=dict)
+    #: unit and stated direction of each metric: `busbw=GB/s; energy=Ry (lower is better)`
+    units: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     #: the bandwidth limit in GB/s
     link: float | None = None
     #: the source of `link`, or the reason why it is unknown
@@ -60,6 +71,17 @@ class CellProperties:
     kept: str = ""
     #: the result of the program's own tests
     tests: str = ""
+
+    @property
+    def numbers(self) -> tuple[Measurement, ...]:
+        """Return the measurements; properties do not hold their ranks."""
+        found = ((name, _NUMBER.fullmatch(name)) for name in self.measurements)
+        return tuple(self._number(self.measurements[name], match) for name, match in found if match)
+
+    def _number(self, value: float, match: re.Match[str]) -> Measurement:
+        metric, size, dtype, place = match.groups()
+        unit, better = self.units.get(metric, (_UNITS.get(metric, ""), ""))
+        return Measurement(metric, value, unit, MessagePoint(int(size), dtype, place or ""), ranks=0, better=better)
 
 
 def to_properties(outcome: Outcome, *, label: str, matrix: str) -> list[Property]:
@@ -96,7 +118,18 @@ def to_properties(outcome: Outcome, *, label: str, matrix: str) -> list[Property
         pairs.append(("attempts", len(outcome.attempts) + 1))
     pairs.append(("seconds", float(outcome.seconds)))
     pairs += ((one_line(item.name), float(item.value)) for item in outcome.measurements)
+    if units := dict.fromkeys(map(_unit, outcome.measurements)):
+        pairs.append(("units", one_line("; ".join(units), _LIMIT)))
     return [*pairs, *_bandwidth_properties(outcome)]
+
+
+def _unit(item: Measurement) -> str:
+    return f"{clean(item.metric)}={clean(stored_unit(item)).replace(';', ',')}"
+
+
+def _units(text: str) -> dict[str, tuple[str, str]]:
+    pairs = (one.partition("=") for one in text.split("; "))
+    return {metric: split_unit(unit) for metric, equals, unit in pairs if equals}
 
 
 def attempt_lines(outcome: Outcome) -> Iterator[str]:
@@ -150,6 +183,7 @@ def from_properties(pairs: Iterable[tuple[str, object]]) -> CellProperties | Non
             notes=text.get("notes", ""),
             seconds=float(text.get("seconds", "0")),
             measurements={name: float(text[name]) for name in text if _MEASUREMENT.fullmatch(name)},
+            units=_units(text.get("units", "")),
             link=float(text["wire"]) if "wire" in text else None,
             link_text=text.get("wire_told", ""),
             attempts=int(text.get("attempts", "1")),

@@ -18,8 +18,9 @@ from pytest_hetgpu.analysis.compare.sides import Side
 from pytest_hetgpu.errors import HetgpuError, UsageError
 from pytest_hetgpu.model.external_program import ExternalProgram
 from pytest_hetgpu.model.job import Command, Job
+from pytest_hetgpu.model.quantities import HIGHER, LOWER
 from pytest_hetgpu.model.records import Measurement, MessagePoint
-from pytest_hetgpu.model.thresholds import Threshold
+from pytest_hetgpu.model.thresholds import EVERY, Threshold
 from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.store import history
 from pytest_hetgpu.store.events import MatrixFile
@@ -57,25 +58,25 @@ def asked(**demand: Any) -> Job:
 
 def test_the_repeats_of_one_run() -> None:
     (limit,) = held(past(cell(times(5.0, 6.0, 7.0))), tolerance=0.2)[POINT]
-    assert limit == Threshold("latency", "baseline 20261120-020006-02b3", tuple(x / 1e6 for x in (5.0, 6.0, 7.0)), 0.2)
+    assert limit == Threshold("latency", "baseline 20261120-020006-02b3", (5.0, 6.0, 7.0), "us", LOWER, 0.2)
 
 
 def test_of_four_runs_or_more_each_counts_once() -> None:
     few = [past(cell(times(5.0 + run, 6.0 + run, 7.0 + run))) for run in range(3)]
-    assert len(held(*few)[POINT][0].seconds) == 9
+    assert len(held(*few)[POINT][0].values) == 9
     many = [past(cell(times(5.0 + run, 6.0 + run, 7.0 + run))) for run in range(4)]
     (limit,) = held(*many)[POINT]
-    assert limit.seconds == tuple(x / 1e6 for x in (6.0, 7.0, 8.0, 9.0))
+    assert limit.values == (6.0, 7.0, 8.0, 9.0)
     assert limit.source == "baseline last:9 (4 runs)"
 
 
 def test_a_run_without_repeats_is_one_number() -> None:
-    assert held(past(cell(times(5.0))))[POINT][0].seconds == pytest.approx((5e-6,))
+    assert held(past(cell(times(5.0))))[POINT][0].values == (5.0,)
 
 
 def test_large_messages_are_told_as_bandwidths() -> None:
-    found = held(past(cell(times(900.0, point=OTHER))), points=(OTHER,))
-    assert found[OTHER][0].metric == "busbw"
+    both = cell(Measurement("busbw", 1.0, "GB/s", OTHER, 2), times(900.0, point=OTHER))
+    assert [one.metric for one in held(past(both), points=(OTHER,))[OTHER]] == ["busbw"]
 
 
 @pytest.mark.parametrize(
@@ -88,17 +89,17 @@ def test_large_messages_are_told_as_bandwidths() -> None:
 )
 def test_the_unlike_is_refused_with_the_reason(then: CellSummary, why: str) -> None:
     (limit,) = held(past(then))[POINT]
-    assert (limit.seconds, limit.lacks, limit.owed) == ((), why, True)
+    assert (limit.values, limit.lacks, limit.owed) == ((), why, True)
 
 
 def test_what_is_not_known_is_like_anything() -> None:
     unknown = cell(times(5.0, ranks=0), tool="", facts={})
-    assert held(past(unknown))[POINT][0].seconds
+    assert held(past(unknown))[POINT][0].values
 
 
 def test_of_several_runs_only_the_like_count() -> None:
     runs = (past(cell(times(5.0, ranks=4))), past(cell(times(6.0))))
-    assert held(*runs)[POINT][0].seconds == pytest.approx((6e-6,))
+    assert held(*runs)[POINT][0].values == (6.0,)
 
 
 @pytest.mark.parametrize(
@@ -112,7 +113,7 @@ def test_of_several_runs_only_the_like_count() -> None:
 def test_a_number_that_this_run_does_not_have_is_owed(point: MessagePoint, why: str) -> None:
     found = held(past(cell(times(5.0), times(5.0, point=point))))
     assert (found[point][0].lacks, found[point][0].owed) == (why, True)
-    assert found[POINT][0].seconds
+    assert found[POINT][0].values
 
 
 def test_a_number_that_hardly_any_run_had_is_not_owed() -> None:
@@ -131,8 +132,8 @@ def test_what_the_baseline_does_not_have_is_only_noted() -> None:
 
 def test_runs_that_were_slow_count_only_where_none_passed() -> None:
     slow = past(cell(times(9.0), kind=Kind.SLOW, verdict=Verdict.NEW))
-    assert held(slow)[POINT][0].seconds == pytest.approx((9e-6,))
-    assert held(slow, past(cell(times(5.0))))[POINT][0].seconds == pytest.approx((5e-6,))
+    assert held(slow)[POINT][0].values == (9.0,)
+    assert held(slow, past(cell(times(5.0))))[POINT][0].values == (5.0,)
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0, math.nan, math.inf])
@@ -223,7 +224,7 @@ def test_another_matrix_is_named(find: Find) -> None:
 def test_other_cells_and_no_numbers_are_named(find: Find) -> None:
     with pytest.raises(UsageError, match=r"^baseline r1: it has no cell of smoke that this run has$"):
         find("r1", run("r1", cell(times(1.0), scenario="gone")))
-    with pytest.raises(UsageError, match=r"^baseline r2: it has no time of any cell that this run has$"):
+    with pytest.raises(UsageError, match=r"^baseline r2: it has no number of any cell that this run has$"):
         find("r2", run("r2", cell(kind=Kind.CRASH, verdict=Verdict.NEW)))
 
 
@@ -270,19 +271,37 @@ def test_a_program_of_no_certain_type_is_held_against_the_type_it_had() -> None:
     found = held(past(cell(times(5.0), tool="osu_latency 7.4")), points=(replace(POINT, dtype=""),), external=FOREIGN)
     (limit,) = found[POINT]
     assert (limit.tool, limit.lacks) == ("osu_latency 7.4", "")
-    assert limit.seconds == pytest.approx((5e-6,))
+    assert limit.values == (5.0,)
     assert found.keys() == {POINT}
 
 
 def test_ranks_are_those_that_a_program_counts() -> None:
     four = cell(times(5.0, ranks=4), tool="osu_latency 7.4")
     assert held(past(four), external=FOREIGN)[POINT][0].lacks == "ranks 4 before and 2 after"
-    assert held(past(four), external=replace(FOREIGN, ranks=4))[POINT][0].seconds
+    assert held(past(four), external=replace(FOREIGN, ranks=4))[POINT][0].values
 
 
 def test_a_bandwidth_of_messages_tells_their_time_where_no_latency_does() -> None:
     stream = Measurement("bandwidth", 2.0, "GB/s", OTHER, 2)
     found = held(past(cell(stream, tool="osu_bw 7.4")), points=(OTHER,), operation="send_recv", external=FOREIGN)
-    assert found[OTHER][0].seconds == pytest.approx(((1 << 20) / 2e9,))
+    assert [(one.metric, one.values) for one in found[OTHER]] == [("bandwidth", (2.0,))]
     both = cell(stream, times(900.0, point=OTHER), tool="ucx_perftest")
-    assert held(past(both), points=(OTHER,), external=FOREIGN)[OTHER][0].seconds == pytest.approx((900e-6,))
+    limits = held(past(both), points=(OTHER,), external=FOREIGN)[OTHER]
+    assert {one.metric: one.values for one in limits} == {"bandwidth": (2.0,), "latency": (900.0,)}
+
+
+def test_every_number_of_ones_own_program_with_a_direction() -> None:
+    here = MessagePoint(0, "none")
+    numbers = (
+        Measurement("loop", 2.0, "s", here, 0, (1.9, 2.0, 2.1)),
+        Measurement("samples", 30.0, "1/s", here, 0),
+        Measurement("energy", 7.0, "Ry", here, 0),
+    )
+    own = ExternalProgram(("lmp",), "command", check=False)
+    demand = {"points": (), "measured": False, "external": own}
+    loop, samples, energy = held(past(cell(*numbers, tool="lmp")), **demand)[here]
+    assert (loop.metric, loop.values, loop.unit, loop.better, loop.owed) == ("loop", (1.9, 2.0, 2.1), "s", LOWER, True)
+    assert (samples.values, samples.better) == ((30.0,), HIGHER)
+    assert (energy.values, energy.owed) == ((), False)
+    assert "set `better: lower` or `better: higher`" in energy.lacks
+    assert held(past(cell(scenario="another")), **demand)[EVERY][0].lacks == "it has no such cell"

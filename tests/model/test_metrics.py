@@ -6,7 +6,7 @@ import pytest
 
 from pytest_hetgpu.extensions.registry import find, names
 from pytest_hetgpu.extensions.workloads.base import SweepWorkload, Workload
-from pytest_hetgpu.model.metrics import from_seconds, has_bandwidth, link_fraction, measurements, to_seconds
+from pytest_hetgpu.model.metrics import has_bandwidth, link_fraction, measurements, of_operation
 from pytest_hetgpu.model.outcome import LinkBandwidth
 from pytest_hetgpu.model.records import MessagePoint, Row
 
@@ -67,7 +67,7 @@ def test_a_barrier_has_a_latency_only() -> None:
 
 def test_in_place_is_another_point() -> None:
     rows = [Row("reduce", MessagePoint(8, "int8", place), 2, 20, 1e-6) for place in ("", "in")]
-    assert [item.name for item in measurements(rows)][::3] == ["latency[8,int8]", "latency[8,int8,in]"]
+    assert [item.name for item in measurements(rows)][::3] == ["busbw[8,int8]", "busbw[8,int8,in]"]
     assert len(measurements(rows)) == 6
 
 
@@ -87,13 +87,13 @@ def test_names_units_order_and_repeats() -> None:
     ]
     found = measurements(rows)
     assert [item.name for item in found[:4]] == [
-        "latency[8,float32]",
-        "algbw[8,float32]",
         "busbw[8,float32]",
-        "latency[16,float32]",
+        "algbw[8,float32]",
+        "latency[8,float32]",
+        "busbw[16,float32]",
     ]
-    assert [item.unit for item in found[:3]] == ["us", "GB/s", "GB/s"]
-    assert found[0].value == pytest.approx(3.0)
+    assert [item.unit for item in found[:3]] == ["GB/s", "GB/s", "us"]
+    assert found[2].value == pytest.approx(3.0)
     assert len(found) == 6
 
 
@@ -131,7 +131,7 @@ def repeated(*seconds: float, ranks: int = 2) -> list[Row]:
 
 
 def test_of_several_repeats_the_median_counts_without_outliers() -> None:
-    latency, algbw, busbw = measurements(repeated(1e-3, 1.02e-3, 9e-3, 1.01e-3, 0.99e-3))
+    busbw, algbw, latency = measurements(repeated(1e-3, 1.02e-3, 9e-3, 1.01e-3, 0.99e-3))
     assert latency.value == pytest.approx(1005.0)
     assert latency.samples == pytest.approx((1000.0, 1020.0, 9000.0, 1010.0, 990.0))
     assert busbw.value == pytest.approx(MEBI / 1.005e-3 / 1e9, rel=1e-4)
@@ -146,25 +146,14 @@ def test_a_single_repeat_has_no_samples() -> None:
 def test_repeats_of_other_ranks_are_no_samples() -> None:
     """Rows of another number of ranks are no repeats; the last one counts."""
     rows = [*repeated(1e-3, 2e-3), *repeated(5e-3, 7e-3, ranks=4)]
-    latency = measurements(rows)[0]
+    latency = measurements(rows)[-1]
     assert latency.ranks == 4
     assert latency.samples == pytest.approx((5000.0, 7000.0))
-
-
-@pytest.mark.parametrize("metric", ["latency", "algbw", "busbw"])
-def test_a_time_is_told_and_understood(metric: str) -> None:
-    (found,) = (item for item in measurements(repeated(3e-3, ranks=4)) if item.metric == metric)
-    assert from_seconds(metric, 3e-3, "allreduce", MEBI, 4) == pytest.approx(found.value)
-    assert to_seconds(metric, found.value, "allreduce", MEBI, 4) == pytest.approx(3e-3)
 
 
 def test_who_has_a_bandwidth() -> None:
     assert has_bandwidth("allreduce")
     assert not has_bandwidth("allreduce", ranks=1)
     assert not has_bandwidth("barrier")
-    assert from_seconds("algbw", 1e-3, "allreduce", MEBI, 1) == pytest.approx(MEBI / 1e-3 / 1e9)
-    for operation, ranks in (("barrier", 2), ("allreduce", 1)):
-        with pytest.raises(ValueError, match="has no busbw"):
-            from_seconds("busbw", 1.0, operation, 8, ranks)
-        with pytest.raises(ValueError, match="has no busbw"):
-            to_seconds("busbw", 1.0, operation, 8, ranks)
+    assert of_operation("barrier") == of_operation("allreduce", ranks=1) == {"latency": "us"}
+    assert list(of_operation("allreduce")) == ["busbw", "algbw", "latency"]

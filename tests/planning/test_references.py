@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from pytest_hetgpu.model.job import Fabric, Hardware, Node, Requirements
-from pytest_hetgpu.model.metrics import from_seconds, to_seconds
 from pytest_hetgpu.model.outcome import LinkBandwidth
-from pytest_hetgpu.model.records import MessagePoint
-from pytest_hetgpu.model.thresholds import PerformanceReference, Threshold
-from pytest_hetgpu.planning.references import Times, from_cells, from_link, from_matrix, merged, metric_of
+from pytest_hetgpu.model.quantities import HIGHER, LOWER
+from pytest_hetgpu.model.records import Measurement, MessagePoint
+from pytest_hetgpu.model.thresholds import EVERY, PerformanceReference, Threshold
+from pytest_hetgpu.planning.references import from_cells, from_link, from_matrix, merged
 from tests.analysis.judges.judge_cases import job
 
 SMALL, LARGE, PLACED = (
@@ -37,13 +36,13 @@ def test_numbers_by_size_hold_for_every_type_and_place() -> None:
     assert found.keys() == {LARGE, PLACED}
     (limit,) = found[LARGE]
     assert (limit.metric, limit.source, limit.tolerance, limit.owed) == ("busbw", ORIGIN, 0.2, True)
-    assert from_seconds("busbw", limit.seconds[0], "allreduce", 1 << 20, 2) == pytest.approx(1.2)
+    assert limit.values == (1.2,)
 
 
 def test_one_number_for_every_size_from_some_on() -> None:
     found = from_matrix([PerformanceReference(ORIGIN, "latency", {0: 15.0})], demand(), nodes(10))
-    assert {point: limits[0].seconds[0] for point, limits in found.items()} == pytest.approx(
-        dict.fromkeys((SMALL, LARGE, PLACED), 15e-6)
+    assert {point: limits[0].values for point, limits in found.items()} == dict.fromkeys(
+        (SMALL, LARGE, PLACED), (15.0,)
     )
     assert from_matrix(
         [PerformanceReference(ORIGIN, "latency", {0: 15.0}, min_size=2048)], demand(), nodes(10)
@@ -60,7 +59,7 @@ def test_a_fraction_of_the_slowest_fabric() -> None:
     assert found.keys() == {LARGE, PLACED}
     (limit,) = found[LARGE]
     assert (limit.metric, limit.source) == ("busbw", f"0.6 of the 10 Gbit/s of kind10 ({ORIGIN})")
-    assert limit.seconds[0] == pytest.approx(to_seconds("busbw", 0.75, "allreduce", 1 << 20, 2))
+    assert (limit.values, limit.unit, limit.better) == ((0.75,), "GB/s", HIGHER)
 
 
 def test_a_fraction_of_what_was_measured_between_the_nodes() -> None:
@@ -75,7 +74,7 @@ def test_a_fraction_of_what_was_measured_between_the_nodes() -> None:
     assert found.keys() == {LARGE, PLACED}
     (limit,) = found[LARGE]
     assert (limit.metric, limit.source) == ("busbw", f"0.5 of the 1.17 GB/s of the wire ({ORIGIN})")
-    assert from_seconds("busbw", limit.seconds[0], "allreduce", 1 << 20, 2) == pytest.approx(0.587)
+    assert limit.values == pytest.approx((0.587,))
 
 
 @pytest.mark.parametrize(
@@ -87,7 +86,7 @@ def test_a_fraction_of_what_was_measured_between_the_nodes() -> None:
 )
 def test_an_unknown_link(link: LinkBandwidth | None, why: str) -> None:
     found = from_link([PerformanceReference(ORIGIN, of="wire", fraction=0.5, min_size=1 << 20)], demand(), link)
-    assert found[LARGE] == (Threshold("busbw", f"0.5 of the wire ({ORIGIN})", lacks=why),)
+    assert found[LARGE] == (Threshold("busbw", f"0.5 of the wire ({ORIGIN})", (), "GB/s", HIGHER, lacks=why),)
 
 
 def test_several_references_hold_side_by_side() -> None:
@@ -103,20 +102,28 @@ def test_several_references_hold_side_by_side() -> None:
 
 def test_a_bandwidth_that_so_many_ranks_do_not_have() -> None:
     (limit,) = from_matrix([PerformanceReference(ORIGIN, "busbw", {0: 1.0})], demand(ranks=1), nodes(10))[LARGE]
-    assert (limit.seconds, limit.lacks) == ((), "allreduce of 1 ranks has no busbw")
+    assert (limit.values, limit.lacks) == ((), "allreduce of 1 ranks has no busbw")
 
 
 def test_another_cells_times_are_measured_ones() -> None:
     other = PerformanceReference("m.yaml:7", of="cell", cell="two-ob1-allreduce", fraction=0.8, tolerance=0.05)
-    times: Times = {SMALL: (4e-6, 6e-6), LARGE: (1e-3,), PLACED: (2e-3,)}
+    numbers = [
+        Measurement("busbw", 0.2, "GB/s", SMALL, 2),
+        Measurement("latency", 5.0, "us", SMALL, 2, (4.0, 6.0)),
+        Measurement("busbw", 1.0, "GB/s", LARGE, 2),
+        Measurement("latency", 1000.0, "us", LARGE, 2),
+        Measurement("busbw", 2.0, "GB/s", PLACED, 2),
+        Measurement("loss", 0.5, "", LARGE, 2),
+    ]
     found = from_cells(
-        [other, PerformanceReference(ORIGIN, "busbw", {0: 1.0})], demand(), {"two-ob1-allreduce": times}.__getitem__
+        [other, PerformanceReference(ORIGIN, "busbw", {0: 1.0})], demand(), {"two-ob1-allreduce": numbers}.__getitem__
     )
     (small,), (large,) = found[SMALL], found[LARGE]
     source = "0.8 of two-ob1-allreduce (m.yaml:7)"
     assert (small.metric, large.metric, small.source, small.tolerance) == ("latency", "busbw", source, 0.05)
-    assert small.seconds == pytest.approx((5e-6, 7.5e-6))
-    assert large.seconds == pytest.approx((1.25e-3,))
+    assert small.values == pytest.approx((5.0, 7.5))
+    assert large.values == pytest.approx((0.8,))
+    assert (small.better, large.better) == (LOWER, HIGHER)
     assert from_matrix([other], demand(), nodes(10)) == {}
 
 
@@ -125,18 +132,34 @@ def test_another_cell_that_has_no_numbers() -> None:
     found = from_cells([other], demand(), lambda _: "it failed (crash)")
     assert {limits[0].lacks for limits in found.values()} == {"it failed (crash)"}
     assert found.keys() == {LARGE, PLACED}
-    found = from_cells([other], demand(), lambda _: {LARGE: (1.0,)})
-    assert found[PLACED] == (Threshold("busbw", "c (m.yaml:7)", lacks="it was not measured there"),)
+    found = from_cells([other], demand(), lambda _: [Measurement("busbw", 1.0, "GB/s", LARGE, 2)])
+    assert found[PLACED] == (Threshold("", "c (m.yaml:7)", lacks="it was not measured there"),)
 
 
-@pytest.mark.parametrize(
-    ("changes", "point", "metric"),
-    [
-        ({}, LARGE, "busbw"),
-        ({}, SMALL, "latency"),
-        ({"ranks": 1}, LARGE, "latency"),
-        ({"operation": "barrier"}, MessagePoint(0, "none"), "latency"),
-    ],
-)
-def test_in_what_a_time_is_told(changes: dict[str, Any], point: MessagePoint, metric: str) -> None:
-    assert metric_of(replace(demand(), **changes), point) == metric
+def test_a_program_whose_points_only_its_run_shows() -> None:
+    own = demand(points=())
+    found = from_matrix([PerformanceReference(ORIGIN, "loop", {0: 1.5, 8: 2.0}, min_size=4)], own, nodes(10))
+    assert {point: (limit.metric, limit.values, limit.min_size) for point, (limit,) in found.items()} == {
+        EVERY: ("loop", (1.5,), 4),
+        MessagePoint(8, ""): ("loop", (2.0,), 4),
+    }
+
+
+def test_another_cells_numbers_of_ones_own_program() -> None:
+    here = MessagePoint(0, "none")
+    numbers = [
+        Measurement("loop", 2.0, "s", here, 0),
+        Measurement("rate", 30.0, "samples/s", here, 0),
+        Measurement("energy", 7.0, "Ry", here, 0, better=LOWER),
+        Measurement("temperature", 7.0, "K", here, 0),
+    ]
+    other = PerformanceReference("m.yaml:7", of="cell", cell="c", fraction=0.5)
+    (limits,) = from_cells([other], demand(points=()), lambda _: numbers).values()
+    assert {limit.metric: (limit.values, limit.unit, limit.better) for limit in limits} == {
+        "loop": ((4.0,), "s", LOWER),
+        "rate": ((15.0,), "samples/s", HIGHER),
+        "energy": ((14.0,), "Ry", LOWER),
+    }
+    only = PerformanceReference("m.yaml:7", "rate", of="cell", cell="c")
+    assert [one.metric for (one,) in from_cells([only], demand(points=()), lambda _: numbers).values()] == ["rate"]
+    assert from_cells([other], demand(points=()), lambda _: "it failed")[EVERY][0].lacks == "it failed"

@@ -54,11 +54,11 @@ def test_latency_of_the_smallest_and_bandwidth_of_the_largest_message(file: Path
     assert speeds(file) == {"/a": [("busbw", 1 << 20, (1.5, 2.5)), ("latency", 8, (1.5, 2.5))]}
 
 
-def test_a_program_with_metrics_of_its_own_has_one(file: Path) -> None:
+def test_every_metric_of_a_program_is_watched(file: Path) -> None:
     put(file, 0, measured(3.0, "samples", "seconds"), measured(4.0, "seconds", name="b"))
-    assert speeds(file) == {"/a": [("samples", 0, (3.0,))]}
+    assert speeds(file) == {"/a": [("samples", 0, (3.0,)), ("seconds", 0, (3.0,))], "/b": [("seconds", 0, (4.0,))]}
     put(file, 1, measured(3.0, "samples", "latency@8"))
-    assert [one[:2] for one in speeds(file)["/a"]] == [("latency", 8)]
+    assert [one[:2] for one in speeds(file)["/a"]] == [("latency", 8), ("samples", 0)]
 
 
 def test_the_last_measured_run_decides(file: Path) -> None:

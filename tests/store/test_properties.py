@@ -76,6 +76,7 @@ def test_names_and_units_are_those_of_the_reports() -> None:
         ("seconds", 3.25),
         ("busbw[1048576,float32]", 1.25),
         ("latency[8,float32]", 15.5),
+        ("units", "busbw=GB/s; latency=us"),
     ]
 
 

@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 from pytest_hetgpu.errors import UsageError
-from pytest_hetgpu.model.records import Measurement, MessagePoint
 from pytest_hetgpu.store.encode import RecordError
 from pytest_hetgpu.store.files import open_input
 from pytest_hetgpu.store.properties import CellProperties, from_properties
 from pytest_hetgpu.store.run_summary import CellSummary, RunSummary
 
 NOTE = "{name} is a JUnit file, which has neither ranks nor memory nor a tool of ours: they are taken to be the same"
-_NUMBER = re.compile(r"(\w+)\[(\d{1,18}),([^,\[\]]*)(?:,([^,\[\]]*))?\]")
-# The unit of other metrics (those of users) is unknown.
-_UNITS = (
-    (re.compile(r"latency|overhead|cpu_time|overall|compute|init|test|wait"), "us"),
-    (re.compile(r"algbw|busbw|(\w+_)?bandwidth"), "GB/s"),
-    (re.compile(r"(message|task)_rate"), "1/s"),
-    (re.compile(r"overlap"), "%"),
-)
 
 
 def read(path: Path) -> RunSummary:
@@ -62,20 +52,8 @@ def _cell(pairs: CellProperties, *, several: bool) -> CellSummary:
         stack=pairs.stack,
         transports=pairs.transports,
         tool=pairs.tool,
-        measurements=tuple(_measurements(pairs)),
+        measurements=pairs.numbers,
     )
-
-
-def _measurements(pairs: CellProperties) -> Iterator[Measurement]:
-    for name, value in pairs.measurements.items():
-        match = _NUMBER.fullmatch(name)
-        if match:
-            point = MessagePoint(int(match[2]), match[3], match[4] or "")
-            yield Measurement(match[1], value, _unit(match[1]), point, ranks=0)
-
-
-def _unit(metric: str) -> str:
-    return next((unit for pattern, unit in _UNITS if pattern.fullmatch(metric)), "")
 
 
 def _epoch(suite: ET.Element) -> float:

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from pytest_hetgpu.analysis.compare.sides import ChangeKind, Identity, Side
+from pytest_hetgpu.model.quantities import LOWER, better
 from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.sample import Sample, sample
 from pytest_hetgpu.model.verdict import Kind, Verdict
 from pytest_hetgpu.store.run_summary import CellSummary
 
-_TIMES = ("s", "ms", "us", "ns")
 _ROUNDING = 1e-9
 
 
@@ -47,6 +47,7 @@ class MeasuredValue(NamedTuple):
     value: float
     traits: Traits
     samples: tuple[float, ...] = ()
+    better: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,7 @@ def _rows(cells: Sequence[CellSummary]) -> dict[MeasurementKey, list[MeasuredVal
         for one in cell.measurements:
             traits = Traits(one.ranks, cell.tool, cell.memory, one.unit)
             found.setdefault(MeasurementKey(one.metric, one.point), []).append(
-                MeasuredValue(one.value, traits, one.samples)
+                MeasuredValue(one.value, traits, one.samples, better(one))
             )
     return found
 
@@ -153,7 +154,8 @@ def _both(
         lacking = like_before if before is None else like_after
         how = ChangeKind.WORSE if before else ChangeKind.APPEARED if after else ChangeKind.SAME
         return replace(row, kind=how, why=f"{lacking[0].value:g} is no number")
-    return replace(row, kind=change_kind(before, after, row.unit, tolerance))
+    way = next((value.better for value in (*like_after, *like_before) if value.better), "")
+    return replace(row, kind=change_kind(before, after, way, tolerance))
 
 
 def relative(before: float, after: float) -> float:
@@ -163,12 +165,14 @@ def relative(before: float, after: float) -> float:
     return (after - before) / before if before else math.inf
 
 
-def change_kind(before: Sample, after: Sample, unit: str, tolerance: float) -> ChangeKind:
-    """Return whether a number is worse: less for a bandwidth, more for a time.
+def change_kind(before: Sample, after: Sample, way: str, tolerance: float) -> ChangeKind:
+    """Return whether a number is worse: less of a rate, more of a time; `way` is the direction that is better.
 
     It counts only beyond the tolerance, and outside the range of the runs before.
     """
     change = relative(before.middle, after.middle)
     if abs(change) <= tolerance + _ROUNDING or before.low <= after.middle <= before.high:
         return ChangeKind.SAME
-    return ChangeKind.WORSE if (change > 0) == (unit in _TIMES) else ChangeKind.BETTER
+    if not way:
+        return ChangeKind.CHANGED
+    return ChangeKind.WORSE if (change > 0) == (way == LOWER) else ChangeKind.BETTER

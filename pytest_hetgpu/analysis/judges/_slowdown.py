@@ -1,23 +1,26 @@
-"""Comparison of a cell's times with its limits, and the certainty of a slowdown. Pure.
+"""Comparison of a cell's numbers with its limits, and the certainty of a slowdown. Pure.
+
+Each number counts as a cost, of which less is better: a time as it is, a rate as its reciprocal.
 
 One launch decides nothing: its repeats share connections, cores and the machine's other load. A cell that seems slow is
 therefore launched again. It is slow only if the same points are slow in every launch, by more than the tolerance and
-more than either side scatters. The probability of chance over all compared points must also be at most `SURE`.
-superbench repeats before a verdict, too, with the same filter for outliers. The tests are those of `significance.py`.
+more than either side scatters. The probability of chance over all points of a reference must also be at most `SURE`.
+Superbench repeats before a verdict, too, with the same filter for outliers. The tests are those of `significance.py`.
 """
 
 from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from pytest_hetgpu.analysis.significance import above, any_of, larger
 from pytest_hetgpu.model.job import Requirements
-from pytest_hetgpu.model.records import MessagePoint, Row
-from pytest_hetgpu.model.sample import FEWEST, Sample, sample, within_fences
+from pytest_hetgpu.model.metrics import has_bandwidth
+from pytest_hetgpu.model.records import Measurement, MessagePoint
+from pytest_hetgpu.model.sample import FEWEST, Sample, sample, usable, within_fences
 from pytest_hetgpu.model.thresholds import Threshold
 
 SURE = 0.01
@@ -27,6 +30,7 @@ ENOUGH_LAUNCHES = 3
 ENOUGH_SAMPLES = 15
 MOST_LAUNCHES = 8
 """Launches before giving up; a launch that measures each point once needs more of them than one that repeats points."""
+MOST_OF_ALL = 12
 
 
 class SpeedState(enum.Enum):
@@ -40,7 +44,7 @@ class SpeedState(enum.Enum):
 
 @dataclass(frozen=True)
 class SpeedComparison:
-    """Comparison of one point with one of its limits; `launches` holds the times of each launch, in seconds."""
+    """Comparison of one point with one of its limits; `launches` holds the costs of each launch."""
 
     point: MessagePoint
     limit: Threshold
@@ -48,18 +52,22 @@ class SpeedComparison:
 
     @cached_property
     def kept(self) -> tuple[float, ...]:
-        """Times of all launches, without the outliers of each."""
-        return tuple(time for launch in self.launches for time in within_fences(sorted(launch)))
+        """Costs of all launches, without the outliers of each."""
+        return tuple(cost for launch in self.launches for cost in within_fences(sorted(launch)))
 
     @cached_property
     def got(self) -> Sample | None:
-        """Sample of all kept times."""
+        """Sample of all kept costs."""
         return sample(self.kept)
 
     @cached_property
     def expected(self) -> Sample | None:
-        """Sample of the limit's times."""
-        return sample(self.limit.seconds)
+        """Sample of the limit's costs."""
+        return sample(self._before)
+
+    @property
+    def _before(self) -> list[float]:
+        return sorted(map(self.limit.cost, self.limit.values))
 
     @property
     def beyond(self) -> bool:
@@ -71,23 +79,23 @@ class SpeedComparison:
 
     @property
     def ratio(self) -> float:
-        """Factor by which the point takes longer than expected."""
+        """Factor by which the point costs more than expected."""
         return self.got.middle / self.expected.middle if self.got and self.expected else math.nan
 
     @cached_property
     def chance(self) -> float:
-        """p that the point is no slower than tolerated; 1.0 if it is not slower, or if the times scatter more."""
+        """p that the point is no slower than tolerated; 1.0 if it is not slower, or if the numbers scatter more."""
         got, expected = self.got, self.expected
         if not (self.beyond and got and expected):
             return 1.0
         if got.middle - expected.middle <= max(got.high - got.low, expected.high - expected.low):
             return 1.0
-        before = within_fences(sorted(self.limit.seconds))
+        before = within_fences(self._before)
         if len(before) < FEWEST:
-            # So few are no picture of how times scatter; the slowest of them stands for all.
+            # So few are no picture of how they scatter; the slowest of them stands for all.
             return above(self.kept, self.limit.worst(before[-1]))
         allowed = self.limit.worst(1.0)
-        return larger([time / allowed for time in self.kept], before)
+        return larger([cost / allowed for cost in self.kept], before)
 
 
 @dataclass(frozen=True)
@@ -109,8 +117,22 @@ class Assessment:
 
     @cached_property
     def chance(self) -> float:
-        """p that none of them is slow."""
-        return any_of([comparison.chance for comparison in self.comparisons])
+        """p that the cell is no slower than any one reference or baseline allows."""
+        return min((any_of([one.chance for one in found]) for found in self._by_source.values()), default=1.0)
+
+    @property
+    def _by_source(self) -> Mapping[str, Sequence[SpeedComparison]]:
+        """Comparisons by the reference or baseline that they come from, each of which must hold by itself."""
+        found: dict[str, list[SpeedComparison]] = {}
+        for one in self.comparisons:
+            found.setdefault(one.limit.source, []).append(one)
+        return found
+
+    @property
+    def _most_launches(self) -> int:
+        """Launches before giving up: as many as one slow number of a reference needs, if each launch measures once."""
+        most = max(map(len, self._by_source.values()), default=1)
+        return min(max(MOST_LAUNCHES, math.ceil(math.log2(most / SURE))), MOST_OF_ALL)
 
     @property
     def state(self) -> SpeedState:
@@ -121,32 +143,42 @@ class Assessment:
             return SpeedState.SLOW
         samples = min(sum(map(len, comparison.launches)) for comparison in self.beyond)
         enough = self.launches >= ENOUGH_LAUNCHES and samples >= ENOUGH_SAMPLES
-        return SpeedState.UNSURE if enough or self.launches >= MOST_LAUNCHES else SpeedState.DOUBTFUL
+        return SpeedState.UNSURE if enough or self.launches >= self._most_launches else SpeedState.DOUBTFUL
 
 
-def assess(demand: Requirements, launches: Sequence[Sequence[Row]]) -> Assessment:
-    """Compare a cell's rows with its limits; `launches` holds the rows of each launch, the first one first."""
-    found = [times(demand, rows) for rows in launches]
+def assess(demand: Requirements, launches: Sequence[Iterable[Measurement]]) -> Assessment:
+    """Compare a cell's numbers with its limits; `launches` holds the numbers of each launch, the first one first."""
+    found = [by_metric(demand, one) for one in launches]
     comparisons = (
-        SpeedComparison(point, limit, tuple(tuple(one.get(point, ())) for one in found))
+        SpeedComparison(point, limit, tuple(tuple(_costs(limit, one.get((limit.metric, point)))) for one in found))
         for point, limit in _compared(demand.limits)
-        if point in found[0]
+        if (limit.metric, point) in found[0]
     )
     return Assessment(tuple(comparisons), len(launches))
 
 
 def _compared(limits: Mapping[MessagePoint, Sequence[Threshold]]) -> Iterator[tuple[MessagePoint, Threshold]]:
-    return ((point, limit) for point, found in limits.items() for limit in found if limit.seconds)
+    return ((point, limit) for point, found in limits.items() for limit in found if limit.values)
 
 
-def times(demand: Requirements, rows: Sequence[Row]) -> Mapping[MessagePoint, Sequence[float]]:
-    """Return seconds per point, from rows of the demand's operation and ranks.
+def _costs(limit: Threshold, found: Measurement | None) -> Iterator[float]:
+    values = (found.samples or (found.value,)) if found else ()
+    return (limit.cost(value) for value in values if value > 0 and usable(value))
 
-    Each point is also listed without its type.
+
+def by_metric(demand: Requirements, numbers: Iterable[Measurement]) -> Mapping[tuple[str, MessagePoint], Measurement]:
+    """Return the numbers of the demand's ranks by metric and point. Each point is also listed without its type.
+
+    A bandwidth of several messages in flight replaces a busbw that a program does not measure.
     """
-    found: dict[MessagePoint, list[float]] = {}
-    for row in rows:
-        if row.operation == demand.operation and row.ranks in (demand.row_ranks, 0):
-            for point in {row.point, replace(row.point, dtype="")}:
-                found.setdefault(point, []).append(row.seconds)
+    found: dict[tuple[str, MessagePoint], Measurement] = {}
+    for one in numbers:
+        if not one.value > 0 or not usable(one.value) or (demand.row_ranks and one.ranks not in (demand.row_ranks, 0)):
+            continue
+        for point in (one.point, replace(one.point, dtype="")):
+            found.setdefault((one.metric, point), one)
+    if has_bandwidth(demand.operation, demand.row_ranks or 2):
+        flights = [(point, one) for (metric, point), one in found.items() if metric == "bandwidth"]
+        for point, one in flights:
+            found.setdefault(("busbw", point), one)
     return found

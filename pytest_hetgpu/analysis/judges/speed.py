@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from pytest_hetgpu.analysis.judges._slowdown import Assessment, SpeedComparison, SpeedState, assess, times
+from pytest_hetgpu.analysis.judges._slowdown import Assessment, SpeedComparison, SpeedState, assess, by_metric
 from pytest_hetgpu.analysis.judges.base import (
     FinishedRun,
     Judge,
@@ -16,11 +16,13 @@ from pytest_hetgpu.analysis.judges.base import (
     has_failed,
 )
 from pytest_hetgpu.model.job import Requirements
-from pytest_hetgpu.model.metrics import from_seconds
-from pytest_hetgpu.model.records import MessagePoint
+from pytest_hetgpu.model.messages import known
+from pytest_hetgpu.model.metrics import numbers
+from pytest_hetgpu.model.quantities import HIGHER, better, no_direction
+from pytest_hetgpu.model.records import Measurement, MessagePoint
 from pytest_hetgpu.model.sample import Sample
 from pytest_hetgpu.model.sizes import show_size
-from pytest_hetgpu.model.thresholds import BANDWIDTHS, Threshold
+from pytest_hetgpu.model.thresholds import EVERY, Threshold
 from pytest_hetgpu.model.verdict import Kind
 
 _OTHERS = 8
@@ -78,7 +80,7 @@ def notes(run: FinishedRun) -> Iterator[str]:
     if found.state is SpeedState.UNSURE:
         yield f"may be slow: {_in_words(found, run)}; it scatters too much to decide"
     if found.state is SpeedState.FINE and run.further:
-        first = assess(demand, [run.evidence.rows])
+        first = assess(demand, [numbers(run.evidence)])
         yield f"seemed slow: {_in_words(first, run)}; launched again it was not"
     lacks = _lacking(demand, owed=False)
     if lacks:
@@ -86,33 +88,68 @@ def notes(run: FinishedRun) -> Iterator[str]:
 
 
 def _comparable(run: FinishedRun) -> FinishedRun:
-    """Return the run with limits marked that its actual result cannot be compared with."""
+    """Return the run with limits at the points that it measured, each with what its result cannot be compared with."""
     demand, told_of = run.job.demand, run.evidence.program
-    tool, timed = told_of.tool if told_of else "", times(demand, run.evidence.rows)
-
-    def settled(point: MessagePoint, limit: Threshold) -> Threshold:
-        if tool and limit.tool not in ("", tool):
-            return replace(limit, seconds=(), lacks=f"tool {limit.tool} before and {tool} after")
-        return replace(limit, seconds=(), lacks="this run has no time of it") if point not in timed else limit
-
-    limits = {
-        point: tuple(settled(point, limit) if limit.seconds else limit for limit in found)
-        for point, found in demand.limits.items()
-    }
+    measured = numbers(run.evidence)
+    found = by_metric(demand, measured)
+    tool = told_of.tool if told_of else ""
+    limits: dict[MessagePoint, tuple[Threshold, ...]] = {}
+    for point, several in _placed(demand.limits, measured):
+        limits[point] = (*limits.get(point, ()), *(_settled(limit, point, found, tool) for limit in several))
     return replace(run, job=replace(run.job, demand=replace(demand, limits=limits)))
 
 
+def _placed(
+    limits: Mapping[MessagePoint, Sequence[Threshold]], measured: Iterable[Measurement]
+) -> Iterator[tuple[MessagePoint, Sequence[Threshold]]]:
+    """Yield limits by point; those of every point at each point at which their metric was measured."""
+    yield from ((point, several) for point, several in limits.items() if point != EVERY)
+    found = [(one.metric, one.point) for one in measured]
+    for limit in limits.get(EVERY, ()):
+        own = {point for point, others in limits.items() if any(_alike(limit, other) for other in others)}
+        points = [at for metric, at in found if metric == limit.metric and at.size >= limit.min_size]
+        if points:
+            yield from ((at, (limit,)) for at in points if replace(at, dtype="") not in own)
+        elif found or limit.owed:
+            yield EVERY, (limit,)
+
+
+def _alike(one: Threshold, other: Threshold) -> bool:
+    return (one.metric, one.source) == (other.metric, other.source)
+
+
+def _settled(
+    limit: Threshold, point: MessagePoint, measured: Mapping[tuple[str, MessagePoint], Measurement], tool: str
+) -> Threshold:
+    """Return a limit with its unit and direction, or with why the result cannot be compared with it."""
+    if limit.lacks:
+        return limit
+    one = measured.get((limit.metric, point))
+    lacks = "" if limit.values else "it is of an earlier release of pytest-hetgpu"
+    if tool and limit.tool not in ("", tool):
+        lacks = f"tool {limit.tool} before and {tool} after"
+    elif one is None:
+        there = list(dict.fromkeys(metric for metric, _ in measured))
+        lacks = f"this run has no {limit.metric} there" + (f" {known(limit.metric, there)}" if point == EVERY else "")
+    elif limit.unit not in ("", one.unit):
+        lacks = f"its unit is {limit.unit}, and that of this run {one.unit or 'unknown'}"
+    elif not (way := limit.better or better(one)):
+        lacks = no_direction(limit.metric, one.unit)
+    else:
+        return replace(limit, unit=one.unit, better=way, lacks=lacks)
+    return replace(limit, values=(), lacks=lacks)
+
+
 def _assessed(run: FinishedRun) -> Assessment:
-    return assess(run.job.demand, [one.evidence.rows for one in (run, *run.further)])
+    return assess(run.job.demand, [numbers(one.evidence) for one in (run, *run.further)])
 
 
 def _in_words(found: Assessment, run: FinishedRun) -> str:
     """Describe the most significant point with expectation, result and certainty; then the others."""
-    demand = run.job.demand
     first, *others = found.beyond
     sure = f"{len(first.kept)} repeats in {found.launches} launch{'es' * (found.launches > 1)}"
     scatter = f"spread {_spread(first.got):.0%}".replace("%", " %")
-    parts = [f"{_compared(first, demand)}; {sure}, {scatter}, p={found.chance:.2g}"]
+    parts = [f"{_compared(first)}; {sure}, {scatter}, p={found.chance:.2g}"]
     if others:
         more = f" and {len(others) - _OTHERS} more" if len(others) > _OTHERS else ""
         parts.append(f"also {', '.join(_short(comparison) for comparison in others[:_OTHERS])}{more}")
@@ -126,38 +163,36 @@ def _spread(got: Sample | None) -> float:
     return (got.high - got.low) / got.middle if got else 0.0
 
 
-def _compared(comparison: SpeedComparison, demand: Requirements) -> str:
+def _compared(comparison: SpeedComparison) -> str:
     """Describe a point in full.
 
     Example: `1M float32: busbw 0.8 GB/s, expected at least 0.9 (1 -10 %) from baseline 20261120-020006-02b3`.
     """
-    metric, limit = comparison.limit.metric, comparison.limit
+    limit = comparison.limit
     assert comparison.got
     assert comparison.expected
-    times = (comparison.got.middle, limit.worst(comparison.expected.middle), comparison.expected.middle)
-    got, bound, middle = (
-        f"{from_seconds(metric, time, demand.operation, comparison.point.size, demand.row_ranks):.3g}" for time in times
-    )
-    more = metric in BANDWIDTHS
-    unit, least, sign = ("GB/s", "at least", "-") if more else ("us", "at most", "+")
+    costs = (comparison.got.middle, limit.worst(comparison.expected.middle), comparison.expected.middle)
+    got, bound, middle = (f"{limit.value(cost):.3g}" for cost in costs)
+    least, sign = ("at least", "-") if limit.better == HIGHER else ("at most", "+")
     allowed = f" ({middle} {sign}{limit.tolerance * 100:g} %)" if limit.tolerance else ""
-    return f"{_where(comparison.point)}{metric} {got} {unit}, expected {least} {bound}{allowed} from {limit.source}"
+    measured = f"{limit.metric} {got} {limit.unit}".rstrip()
+    return f"{_where(comparison.point)}{measured}, expected {least} {bound}{allowed} from {limit.source}"
 
 
 def _short(comparison: SpeedComparison) -> str:
     """Describe a point in short: `2M float32 (-19 %)`."""
-    change = 1 / comparison.ratio - 1 if comparison.limit.metric in BANDWIDTHS else comparison.ratio - 1
+    change = (1 / comparison.ratio if comparison.limit.better == HIGHER else comparison.ratio) - 1
     return f"{describe_point(comparison.point) or comparison.limit.metric} ({change * 100:+.0f} %)"
 
 
 def _where(point: MessagePoint) -> str:
-    return f"{describe_point(point)}: " if point.size else ""
+    return f"{describe_point(point)}: " if point.size > 0 else ""
 
 
 def describe_point(point: MessagePoint) -> str:
     """Describe a point: `1M float32 in place`; "" for an operation that moves no data."""
     words = (show_size(point.size), point.dtype, "in place" if point.place else "")
-    return " ".join(filter(None, words)) if point.size else ""
+    return " ".join(filter(None, words)) if point.size > 0 else ""
 
 
 def _changed(run: FinishedRun) -> list[str]:

@@ -1,12 +1,13 @@
 """Least parallel efficiencies of a matrix as references of single cells: fractions of the speed of another cell.
 
-t and n are the time of one operation and the number of ranks, t0 and n0 those of the smallest cell of the series.
+t, r and n are a time, a rate over all ranks and the number of ranks, t0, r0 and n0 those of the smallest cell.
 
-| workload | scaling | efficiency | fraction t0 / t of an efficiency e |
+| metric | scaling | efficiency | fraction t0 / t or r / r0 of an efficiency e |
 |---|---|---|---|
-| with a time | weak (Gustafson 1988) | t0 / t | e |
-| with a time | strong (Amdahl 1967) | t0 n0 / (t n) | e n / n0 |
-| with a busbw, whose factor of algbw is f | weak | busbw / busbw0 | e f0 / f |
+| a time | weak (Gustafson 1988) | t0 / t | e |
+| a time | strong (Amdahl 1967) | t0 n0 / (t n) | e n / n0 |
+| a rate | both | r n0 / (r0 n) | e n / n0 |
+| busbw, the load of each link | weak | busbw / busbw0 | e |
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from collections.abc import Mapping
 from pytest_hetgpu.config.matrix.diagnostics import Diagnostics
 from pytest_hetgpu.config.matrix.matrix import EfficiencyRule, Matrix
 from pytest_hetgpu.config.matrix.references import Cell, Cells
-from pytest_hetgpu.model import metrics
+from pytest_hetgpu.model.messages import known
+from pytest_hetgpu.model.quantities import HIGHER, MetricKind, no_direction
 from pytest_hetgpu.model.thresholds import PerformanceReference
 
 
@@ -42,30 +44,43 @@ def _reference(
         diagnostics.add(line, f"the efficiency of {cells.ids[cell]} needs {'-'.join(base)}, which is not run")
         return ()
     mine, smallest = (matrix.settings(values) for values in (cell, base))
-    if not mine.workload.measured or not mine.workload.points():
-        diagnostics.add(line, f"scaling.reference: workload {cell[2]!r} is not timed")
-        return ()
+    scaling, kinds = matrix.axis_value("placement", cell[0]).scaling, mine.workload.metrics()
+    metric = (scaling.metric if scaling else "") or next(iter(kinds or ()), "")
+    kind = (kinds or {}).get(metric)
+    problem = _problem(cell[2], metric, kinds)
     ranks, fewest = (len(one.nodes) * one.options.ranks_per_node for one in (mine, smallest))
-    operation = mine.workload.measured_operation(2)
+    if not problem and metric == "busbw" and fewest < 2:
+        problem = f"one rank moves no data: a series of {cell[2]!r} with an efficiency begins at two ranks"
+    if problem:
+        diagnostics.add(line, f"scaling.reference: {problem}")
+        return ()
     efficiency = fraction = rule.efficiency[cell[0]]
-    if metrics.has_bandwidth(operation):
-        if fewest < 2:
-            text = f"one rank moves no data: a series of {cell[2]!r} with an efficiency begins at two ranks"
-            diagnostics.add(line, f"scaling.reference: {text}")
-            return ()
-        factor, first = (metrics.from_seconds("busbw", 1.0, operation, 10**9, number) for number in (ranks, fewest))
-        fraction *= first / factor
-    elif mine.workload.scaling == "strong":
+    if metric != "busbw" and ((kind and kind.better == HIGHER) or mine.workload.scaling == "strong"):
         fraction *= ranks / fewest
     return (
         PerformanceReference(
             str(rule.origin),
+            metric,
             of="cell",
             cell=cells.ids[base],
             fraction=fraction,
             # As in the table of efficiencies, the largest message counts.
-            min_size=max(point.size for point in mine.workload.points()),
+            min_size=max((point.size for point in mine.workload.points()), default=0),
             tolerance=rule.tolerance,
             efficiency=efficiency,
         ),
     )
+
+
+def _problem(workload: str, metric: str, kinds: Mapping[str, MetricKind] | None) -> str:
+    """Return why an efficiency by this metric cannot be computed, "" if it can."""
+    if kinds == {}:
+        return f"workload {workload!r} measures nothing"
+    kind = (kinds or {}).get(metric)
+    if kind is None:
+        if kinds:
+            return f"workload {workload!r} has no metric {metric!r} {known(metric, kinds)}"
+        return f"only a run shows the metrics of workload {workload!r}: set `metric` and `unit` beside its patterns"
+    if kind.unit is None and not kind.better:
+        return f"only a run shows the unit of {metric}: set `better: lower` or `better: higher` beside its pattern"
+    return "" if kind.better else no_direction(metric, kind.unit or "")

@@ -5,6 +5,7 @@ Scalars reach these models as source text. Numbers are parsed here, and an envir
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -67,6 +68,7 @@ def _requirement(text: str) -> str:
 
 
 EVERY = "*"
+_MISSPELT = 0.85
 
 
 def _every(value: Any) -> Any:
@@ -124,7 +126,6 @@ Kinds = Annotated[
     Field(min_length=1),
     BeforeValidator(listed, json_schema_input_type=str | Annotated[list[str], Field(min_length=1)]),
 ]
-METRICS = ("busbw", "algbw", "latency")
 Size = Annotated[int, BeforeValidator(_size_or_every)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Numbers = Annotated[
@@ -144,18 +145,24 @@ Requirement = Annotated[str, AfterValidator(_requirement)]
 
 
 class ReferenceShape(Shape):
-    """The expected speed of a cell: numbers, or a fraction of the speed of fabric, wire or another cell."""
+    """The expected speed of a cell: numbers, or a fraction of the speed of fabric, wire or another cell.
+
+    Every further key is a metric of the workload, with its numbers by size. `references.py` checks their names.
+    """
 
     model_config = ConfigDict(
+        extra="allow",
         json_schema_extra={
-            "oneOf": [{"required": ["of"]}, {"anyOf": [{"required": [metric]} for metric in METRICS]}],
+            # A name of no key is that of a metric.
+            "oneOf": [
+                {"required": ["of"]},
+                {"not": {"propertyNames": {"enum": ["where", "of", "fraction", "min_size", "tolerance"]}}},
+            ],
             "dependentRequired": {"fraction": ["of"]},
-        }
+        },
     )
+    __pydantic_extra__: dict[str, Numbers]
 
-    busbw: Annotated[Numbers | None, Field(description="GB/s by size, or of every size")] = None
-    algbw: Annotated[Numbers | None, Field(description="GB/s by size, or of every size")] = None
-    latency: Annotated[Numbers | None, Field(description="us by size, or of every size")] = None
     of: Annotated[Whose | None, Field(description="fabric, wire, or {AXIS: VALUE}: the cell that has other values")] = (
         None
     )
@@ -163,14 +170,27 @@ class ReferenceShape(Shape):
     min_size: Annotated[Bytes | None, Field(description="smaller sizes are not held against it")] = None
     tolerance: Percent | None = None
 
+    @property
+    def metrics(self) -> Mapping[str, Mapping[int, float]]:
+        """Return the numbers of each metric by size (0: every size)."""
+        return self.model_extra or {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_misspelt_key(cls, value: Any) -> Any:
+        fields = tuple(cls.model_fields)
+        for key in (key for key in (value if isinstance(value, dict) else ()) if key not in fields):
+            if difflib.get_close_matches(str(key), fields, 1, _MISSPELT):
+                raise ValueError(f"unknown key {show(key)} {known(key, fields)}")
+        return value
+
     @model_validator(mode="after")
     def _one_kind(self) -> ReferenceShape:
-        given = {metric: getattr(self, metric) for metric in METRICS if getattr(self, metric) is not None}
-        if bool(given) is bool(self.of):
-            raise ValueError(f"give either numbers ({', '.join(METRICS)}), or of: fabric, wire or {{AXIS: VALUE}}")
-        if given and "fraction" in self.model_fields_set:
+        if bool(self.metrics) is bool(self.of):
+            raise ValueError("give either numbers (latency: 9.5), or of: fabric, wire or {AXIS: VALUE}")
+        if self.metrics and "fraction" in self.model_fields_set:
             raise ValueError("a fraction needs `of`: of what it is")
-        if self.min_size and any(0 not in numbers for numbers in given.values()):
+        if self.min_size and any(0 not in numbers for numbers in self.metrics.values()):
             raise ValueError("min_size is for one number for every size, or for `of`")
         return self
 

@@ -8,13 +8,14 @@ from typing import NamedTuple
 from pytest_hetgpu.config.matrix import source
 from pytest_hetgpu.config.matrix.diagnostics import Diagnostics
 from pytest_hetgpu.config.matrix.matrix import AxisValue, CellSettings, Matrix, ReferenceRule
-from pytest_hetgpu.config.matrix.models import METRICS, Options, ReferenceShape
+from pytest_hetgpu.config.matrix.models import Options
 from pytest_hetgpu.extensions.workloads.base import Workload
-from pytest_hetgpu.model import metrics
 from pytest_hetgpu.model.job import Exclusion, Origin
 from pytest_hetgpu.model.messages import known
+from pytest_hetgpu.model.metrics import has_bandwidth
+from pytest_hetgpu.model.quantities import MetricKind, no_direction
 from pytest_hetgpu.model.sizes import parse_size, show_size
-from pytest_hetgpu.model.thresholds import BANDWIDTHS, PerformanceReference
+from pytest_hetgpu.model.thresholds import PerformanceReference
 
 Cell = tuple[str, ...]
 LARGE = 1 << 20
@@ -39,7 +40,7 @@ def references(
         hits = [cell for cell in _run(cells) if _names(rule, axes, cell)]
         if not hits and rule in matrix.references:
             diagnostics.add(rule.origin.line, "this reference matches no cell that is run")
-        if not reader.is_valid(axes):
+        if not reader.is_valid(axes) or not reader.names_metrics(hits):
             continue
         made = {cell: tuple(reader.of(cell, cells)) for cell in hits}
         if hits and not any(made.values()) and not diagnostics:
@@ -108,15 +109,42 @@ class _ReferenceReader:
                 bad = True
         return not bad
 
+    def names_metrics(self, hits: Sequence[Cell]) -> bool:
+        """Return whether each metric is one of a workload among the cells, with a direction."""
+        works = {cell[2]: self.matrix.settings(cell).workload.metrics() for cell in hits}
+        if not works or None in works.values():
+            return True
+        problems = {metric: self._problem(metric, works) for metric in self.rule.shape.metrics}
+        for metric, problem in problems.items():
+            if problem:
+                self.report(problem, metric)
+        return not any(problems.values())
+
+    def _problem(self, metric: str, works: Mapping[str, Mapping[str, MetricKind] | None]) -> str:
+        """Return why these workloads cannot be compared by a metric, "" if one of them can."""
+        every = {name: kind for kinds in works.values() for name, kind in (kinds or {}).items()}
+        several = f"workload{'s' * (len(works) > 1)} {', '.join(map(repr, works))}"
+        if not every:
+            return f"{several} measure{'s' * (len(works) == 1)} nothing"
+        if metric not in every:
+            return f"{several} ha{'ve' if len(works) > 1 else 's'} no metric {metric!r} {known(metric, every)}"
+        found = [kinds[metric] for kinds in works.values() if kinds and metric in kinds]
+        shown = any(kind.better or kind.unit is None for kind in found)
+        return "" if shown else no_direction(metric, found[0].unit or "")
+
     def of(self, cell: Cell, cells: Cells) -> Iterator[PerformanceReference]:
         """Yield the references of one cell. Add an error if none can apply to it."""
         shape, settings = self.rule.shape, self.matrix.settings(cell)
-        workload = cell[2]
-        if not settings.workload.measured:
-            self.report(f"workload {workload!r} is not timed")
+        workload, kinds = cell[2], settings.workload.metrics()
+        if kinds == {}:
+            self.report(f"workload {workload!r} measures nothing")
             return
         if shape.of is None:
             yield from self._numbers(workload, settings)
+            return
+        if kinds and not any(kind.better or kind.unit is None for kind in kinds.values()):
+            name, kind = next(iter(kinds.items()))
+            self.report(no_direction(name, kind.unit or ""), "of")
             return
         other = self._other_cell(cell, cells) if isinstance(shape.of, dict) else ""
         if other is None:
@@ -124,7 +152,8 @@ class _ReferenceReader:
         if not other and not self._has_speed(cell, settings):
             return
         least = shape.min_size or (0 if other else LARGE)
-        if not any(point.size >= least for point in settings.workload.points()):
+        sizes = [point.size for point in settings.workload.points()]
+        if sizes and max(sizes) < least:
             text = f"workload {workload!r} has no size of {show_size(least)} or more; give min_size"
             self.report(text, "min_size")
             return
@@ -137,20 +166,16 @@ class _ReferenceReader:
         return PerformanceReference(str(self.rule.origin), tolerance=tolerance, **values)  # type: ignore[arg-type]
 
     def _numbers(self, workload: str, settings: CellSettings) -> Iterator[PerformanceReference]:
-        shape: ReferenceShape = self.rule.shape
+        shape, kinds = self.rule.shape, settings.workload.metrics()
         sizes = [point.size for point in settings.workload.points()]
-        for metric in METRICS:
-            numbers = getattr(shape, metric)
-            if numbers is None:
+        for metric, numbers in shape.metrics.items():
+            if kinds is not None and metric not in kinds:
                 continue
-            if metric in BANDWIDTHS and not _has_bandwidth(settings.workload):
-                self.report(f"workload {workload!r} has no bandwidth, only a latency", metric)
-                continue
-            for size in (size for size in numbers if size and size not in sizes):
+            for size in (size for size in numbers if size and sizes and size not in sizes):
                 ran = known(show_size(size), dict.fromkeys(map(show_size, sizes)), len(sizes))
                 text = f"workload {workload!r} is not run at {show_size(size)} {ran}"
                 self.report(text, metric, self._key(metric, size))
-            if shape.min_size and max(sizes) < shape.min_size:
+            if shape.min_size and sizes and max(sizes) < shape.min_size:
                 text = f"workload {workload!r} has no size of {show_size(shape.min_size)} or more"
                 self.report(text, "min_size")
             yield self._reference(settings, metric=metric, numbers=numbers, min_size=shape.min_size or 0)
@@ -203,8 +228,10 @@ class _ReferenceReader:
         least = self.rule.shape.min_size or 0
         points = [point for point in mine.points() if point.size >= least and point not in theirs.points()]
         lacks = [f"{show_size(point.size)} {point.dtype}{' in place' if point.in_place else ''}" for point in points]
-        if lacks or not theirs.measured:
-            reason = f"is not run at {', '.join(lacks[:5])}" if lacks else "is not timed"
+        shared = (mine.metrics(), theirs.metrics())
+        alike = None in shared or {*(shared[0] or ())} & {*(shared[1] or ())}
+        if lacks or not alike:
+            reason = f"is not run at {', '.join(lacks[:5])}" if lacks else "measures nothing that this one does"
             self.report(f"{cells.ids[cell]} would be compared with {name}, which {reason}", "of")
             return None
         return cells.ids[other]
@@ -212,4 +239,4 @@ class _ReferenceReader:
 
 def _has_bandwidth(workload: Workload) -> bool:
     """Return whether the measurements of a workload have a bandwidth by its definition."""
-    return metrics.has_bandwidth(workload.measured_operation(2))
+    return has_bandwidth(workload.measured_operation(2))

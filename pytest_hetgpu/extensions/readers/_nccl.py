@@ -96,11 +96,11 @@ def warn_about_ranks(reader: OutputParser, rows: tuple[BenchmarkRow, ...], table
         jobs = (
             f"{tables} single-rank jobs ran, not one of {tables} ranks (built without MPI?)" if tables > 1 else "1 rank"
         )
-        reader.warnings.add(f"{jobs}: nothing moved, no figure is a bandwidth")
+        reader.note_jobs(f"{jobs}: nothing moved, no figure is a bandwidth")
     elif bandwidths and not any(bandwidths) and any(row.figures.get("algbw", Quantity(0, "")).value for row in rows):
         reader.warnings.add("every busbw is 0: single-rank jobs, nothing moved")
     elif tables > 1:
-        reader.warnings.add(f"{tables} jobs printed into one output")
+        reader.note_jobs(f"{tables} jobs printed into one output")
     for row in rows:
         _hold(reader, row)
 

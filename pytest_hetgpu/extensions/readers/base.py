@@ -10,8 +10,8 @@ from __future__ import annotations
 import abc
 import math
 import re
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from pytest_hetgpu.extensions.output_patterns import ReaderSettings
@@ -88,6 +88,10 @@ class ParseIssues:
         elif len(self._found) < _MOST_COMPLAINTS:
             self._found[what] = [line, 0]
 
+    def remove(self, what: str) -> None:
+        """Remove a warning, if it is there."""
+        self._found.pop(what, None)
+
     said = Renamed("texts")
 
     @property
@@ -106,8 +110,12 @@ class OutputParser(KeepsOldNames, abc.ABC):
     """A parser of one output. It never raises for any line, and keeps at most `MOST_ROWS` rows."""
 
     Settings: ClassVar[type[ReaderSettings]] = ReaderSettings
+    prints: ClassVar[Mapping[str, str] | None] = None
+    """Units of the metrics that its programs may print, as reports have them; None if only the output shows them."""
     tool: ClassVar[str]
     """Name of the program family, used if the output does not name the program."""
+    cure_of_second: ClassVar[str] = ""
+    """What the user may do about two numbers for one point: ` (let one rank print it)`."""
     exited = Renamed("meaning_of_exit")
     stopped = Renamed("meaning_of_stop")
     orphan = Renamed("note_headless_row")
@@ -121,6 +129,8 @@ class OutputParser(KeepsOldNames, abc.ABC):
         self.warnings = ParseIssues()
         self._rows: list[BenchmarkRow] = []
         self._orphan = 0
+        self._second = ""
+        self._lines: dict[tuple[str, MessagePoint, int | None, str, int | None], int] = {}
 
     @classmethod
     def measures(cls, asked: ParseRequest) -> str:
@@ -157,12 +167,34 @@ class OutputParser(KeepsOldNames, abc.ABC):
         """Return the rows so far."""
         return tuple(self._rows)
 
-    def add(self, row: BenchmarkRow) -> None:
-        """Keep a row."""
-        if len(self._rows) < MOST_ROWS:
-            self._rows.append(row)
-        else:
+    def add(self, row: BenchmarkRow, *, repeats: bool = False, rank: int | None = None) -> None:
+        """Keep a row. Warn of one whose point has another number already, unless such numbers are `repeats`.
+
+        Numbers that several ranks print, each `rank` its own, are repeats as well.
+        """
+        if len(self._rows) >= MOST_ROWS:
             self.warnings.add(f"more than {MOST_ROWS:,} rows: the rest is not read", row.line)
+            return
+        self._rows.append(row)
+        for metric in row.figures:
+            key = (row.operation, row.point, row.ranks, metric, rank)
+            if key in self._lines and not repeats:
+                line = f" in line {self._lines[key]}" if self._lines[key] else ""
+                self._note_second(f"{metric} at {row.point}{line}", row)
+                break
+            self._lines.setdefault(key, row.line)
+
+    def _note_second(self, first: str, row: BenchmarkRow) -> None:
+        """Warn once of all points with two numbers; the warning names both lines of the first such point."""
+        self._second = self._second or (
+            f"{row.operation or 'the output'} has two numbers for one point{self.cure_of_second}: {first} and again"
+        )
+        self.warnings.add(self._second, row.line)
+
+    def note_jobs(self, jobs: str) -> None:
+        """Warn of several jobs in one output, which explain points with two numbers."""
+        self.warnings.remove(self._second)
+        self.warnings.add(jobs)
 
     def figure(self, name: str, token: str, line: int, scale: float = 1.0) -> float | None:
         """Parse a number and multiply it by `scale`. Warn and return None if it is invalid, negative or not finite."""
@@ -213,8 +245,8 @@ def quoted(text: str) -> str:
 
 def factor(operation: str, ranks: int) -> float | None:
     """Return `busbw / algbw` of an operation; None if bandwidths are not defined for it."""
-    (*_, last) = metrics.measurements([Row(operation, MessagePoint(10**9, ""), max(ranks, 1), 0, 1.0)])
-    return last.value if last.metric == "busbw" else None
+    first, *_ = metrics.measurements([Row(operation, MessagePoint(10**9, ""), max(ranks, 1), 0, 1.0)])
+    return first.value if first.metric == "busbw" else None
 
 
 def times_ranks(operation: str, size: int, ranks: int | None, per_rank: Collection[str]) -> int | None:
@@ -227,24 +259,35 @@ def times_ranks(operation: str, size: int, ranks: int | None, per_rank: Collecti
 def measurements(reading: BenchmarkResult) -> tuple[Measurement, ...]:
     """Convert a result for reports: latency in us, and bandwidths by the definitions from printed times.
 
-    Without a time, printed figures are kept. A single rank moves no data and has no bandwidths. The last of equal
-    points counts.
+    Without a time, printed figures are kept. A single rank moves no data and has no bandwidths. Repeats of a point
+    become one measurement. A metric of several operations, or numbers of ranks, has their names in its own:
+    `allreduce_latency`, `loop_4_ranks`.
     """
-    found: dict[str, Measurement] = {}
-    for row in reading.rows:
-        for item in _of(row):
-            found[item.name] = item
-    return tuple(found.values())
+    every = [(row, item) for row in reading.rows for item in _of(row, reading.own)]
+    operations: dict[str, set[str]] = {}
+    worlds: dict[tuple[str, str], set[int]] = {}
+    for row, item in every:
+        operations.setdefault(item.metric, set()).add(row.operation)
+        worlds.setdefault((item.metric, row.operation), set()).add(item.ranks)
+    found: dict[str, list[Measurement]] = {}
+    for row, item in every:
+        metric = f"{row.operation}_{item.metric}" if len(operations[item.metric]) > 1 else item.metric
+        if len(worlds[item.metric, row.operation]) > 1:
+            metric = f"{metric}_{item.ranks}_ranks"
+        named = replace(item, metric=metric)
+        found.setdefault(named.name, []).append(named)
+    return tuple(metrics.middle_of(repeats) for repeats in found.values())
 
 
-def _of(row: BenchmarkRow) -> Iterable[Measurement]:
+def _of(row: BenchmarkRow, own: Mapping[str, str]) -> Iterable[Measurement]:
+    """Yield the measurements of a row; `own` are the metrics that keep their unit."""
     ranks, seconds = row.ranks or 0, row.seconds
     if seconds is not None:
         computed = metrics.measurements([Row(row.operation, row.point, ranks, row.iterations or 0, seconds)])
         yield from (item for item in computed if item.metric == "latency" or ranks > 1)
     for metric, (value, unit) in row.figures.items():
         computed_above = metric == "latency" or (seconds is not None and metric in ("algbw", "busbw"))
-        if computed_above or (unit == "GB/s" and ranks == 1):
+        if computed_above or (unit == "GB/s" and ranks == 1 and metric not in own):
             continue
-        shown = (value * 1e6, "us") if unit == "s" else (value, unit)
-        yield Measurement(metric, *shown, row.point, ranks)
+        shown = (value * 1e6, "us") if unit == "s" and metric not in own else (value, unit)
+        yield Measurement(metric, *shown, row.point, ranks, better=own.get(metric, ""))

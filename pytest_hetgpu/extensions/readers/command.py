@@ -11,16 +11,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from pytest_hetgpu.extensions import units
 from pytest_hetgpu.extensions.output_patterns import (
+    BENCHMARK_METRICS,
     CommandSettings,
     Figures,
     Number,
     ReaderSettings,
     compiled,
+    metric_of,
     search_failure,
     utf8,
 )
-from pytest_hetgpu.extensions.readers import _units
 from pytest_hetgpu.extensions.readers._suites import READERS, SuiteReader, merged
 from pytest_hetgpu.extensions.readers.base import OutputParser, ParseIssues, ParseRequest, quoted, whole
 from pytest_hetgpu.model.messages import show
@@ -53,6 +55,7 @@ class CommandParser(OutputParser):
     Settings = CommandSettings
     settings: CommandSettings
     tool = "command"
+    cure_of_second = " (give each table its own `operation` or `metric`, let one rank print it, or set `repeats: true`)"
 
     def __init__(self, asked: ParseRequest | None = None, settings: ReaderSettings | None = None) -> None:
         super().__init__(asked, settings)
@@ -62,6 +65,7 @@ class CommandParser(OutputParser):
         self._failure = compiled(given.failure) if given.failure else None
         self._refuted = ""
         self._sources: dict[int | None, _Source] = {}
+        self._own: dict[str, str] = {}
 
     def feed(self, line: str, number: int = 0) -> None:
         self.read(OutputLine(line, number))
@@ -83,7 +87,7 @@ class CommandParser(OutputParser):
         for item, pattern in self._patterns:
             if found := pattern.search(text):
                 groups = {name: value for name, value in found.groupdict().items() if value}
-                self._keep(item, groups, line.number)
+                self._keep(item, groups, line.number, line.rank)
 
     def _source(self, rank: int | None) -> _Source:
         if rank not in self._sources:
@@ -106,13 +110,14 @@ class CommandParser(OutputParser):
         results = [source.result for source in sources if source.result]
         return BenchmarkResult(
             self.tool,
-            rows=self.rows,
+            rows=self._ordered(),
             warnings=self.warnings.texts,
             failed=(self._refuted,) if self._refuted else (),
             missing_success=next(self._missing_success(sources), ""),
             suite=merged(results) if results else None,
             refuted=self._refuted,
             proof=self._proof(sources),
+            own=self._own,
         )
 
     def _proof(self, sources: Sequence[_Source]) -> str:
@@ -143,6 +148,11 @@ class CommandParser(OutputParser):
         if idle and (each or len(idle) == len(suites)):
             yield f"no test ran: the suite has {idle[0].tests}, of which {idle[0].skipped} were skipped"
 
+    def _ordered(self) -> tuple[BenchmarkRow, ...]:
+        """Return the rows in the order of the patterns."""
+        order = {name: place for place, name in enumerate(dict.fromkeys(one.named for one in self.settings.figures))}
+        return tuple(sorted(self.rows, key=lambda row: order.get(next(iter(row.figures)), len(order))))
+
     @staticmethod
     def meaning_of_exit(code: int, reading: BenchmarkResult) -> ExitMeaning | None:
         if reading.refuted:
@@ -165,10 +175,10 @@ class CommandParser(OutputParser):
         suite = reading.suite if reading.suite and reading.suite.failed_tests else None
         return cls.meaning_of_exit(0, replace(reading, missing_success="", suite=suite))
 
-    def _keep(self, item: Figures, groups: Mapping[str, str], line: int) -> None:
-        unit = _units.known(groups.get("unit", item.unit))
-        name, scale = unit or (groups.get("unit", item.unit), 1.0)
-        metric = groups.get("metric") or item.metric or {"s": "latency", "GB/s": "bandwidth"}.get(name, "value")
+    def _keep(self, item: Figures, groups: Mapping[str, str], line: int, rank: int | None = None) -> None:
+        written = groups.get("unit", item.unit)
+        metric = groups.get("metric") or item.metric or metric_of(written)
+        name, scale = self._unit(metric, written, item.unit)
         value = self.figure(metric, groups.get("value", "").replace(",", ""), line, scale)
         size = _size(groups["size"], self.warnings, line) if "size" in groups else item.size
         if value is None or size is None:
@@ -184,8 +194,22 @@ class CommandParser(OutputParser):
                 whole(groups.get("iterations", "")),
                 None if wrong is None else int(wrong),
                 line,
-            )
+            ),
+            repeats=item.repeats,
+            rank=rank,
         )
+        if metric not in BENCHMARK_METRICS:
+            self._own[metric] = item.better or ""
+
+    @staticmethod
+    def _unit(metric: str, written: str, wanted: str) -> tuple[str, float]:
+        """Return the unit for a number and the factor into it; a metric of the user's own keeps the user's unit."""
+        found, own = units.known(written), units.known(wanted)
+        if found is None:
+            return written, 1.0
+        if metric in BENCHMARK_METRICS:
+            return found
+        return (wanted, found[1] / own[1]) if own and own[0] == found[0] else found
 
     def _numbers_of(self, sources: Sequence[_Source]) -> None:
         """Keep the figures in the document of the first rank that printed one."""

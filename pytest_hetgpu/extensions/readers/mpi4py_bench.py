@@ -32,6 +32,7 @@ class Mpi4pyBenchParser(OutputParser):
     """A row for each size of pingpong and futures, and one for a ringtest."""
 
     tool = "mpi4py.bench"
+    prints = {"bandwidth": "GB/s", "task_rate": "1/s"}
 
     def __init__(self, asked: ParseRequest | None = None, settings: ReaderSettings | None = None) -> None:
         super().__init__(asked, settings)
@@ -78,11 +79,11 @@ class Mpi4pyBenchParser(OutputParser):
             self.require_rows(self._header)
         if self._alone:
             many = f"{self._alone} single-rank jobs ran" if self._alone > 1 else "1 rank"
-            self.warnings.add(f"{many}: nothing moved between ranks")
+            self.note_jobs(f"{many}: nothing moved between ranks")
         elif self._hello and self.request.ranks not in (None, self._hello):
             self.warnings.add(f"{self.request.ranks} ranks were asked for, {self._hello} printed hello")
         elif self._headers > 1:
-            self.warnings.add(f"{self._headers} jobs printed into one output")
+            self.note_jobs(f"{self._headers} jobs printed into one output")
         # The warning is on stderr, so it may be before or after the line.
         wrong = 1 if self._failed else 0
         rows = tuple(replace(row, wrong=wrong) if row.operation == "ringtest" else row for row in self.rows)

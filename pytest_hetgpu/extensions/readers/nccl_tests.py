@@ -60,6 +60,7 @@ class NcclTestsParser(OutputParser):
     """
 
     tool = "nccl-tests"
+    prints = {"cpu_time": "us"}
 
     def __init__(self, asked: ParseRequest | None = None, settings: ReaderSettings | None = None) -> None:
         super().__init__(asked, settings)

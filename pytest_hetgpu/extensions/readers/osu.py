@@ -104,6 +104,12 @@ class OsuParser(OutputParser):
     """A parser of one table per datatype. The header names the columns; rows that do not fit it are not read."""
 
     tool = "osu"
+    prints = {
+        **dict.fromkeys(("overall", "compute", "init", "test", "wait"), "us"),
+        **dict.fromkeys(("bandwidth", "bidirectional_bandwidth", "aggregate_bandwidth"), "GB/s"),
+        "message_rate": "1/s",
+        "overlap": "%",
+    }
 
     def __init__(self, asked: ParseRequest | None = None, settings: ReaderSettings | None = None) -> None:
         super().__init__(asked, settings)

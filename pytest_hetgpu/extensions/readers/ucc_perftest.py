@@ -40,6 +40,7 @@ class UccPerftestParser(OutputParser):
     """One row for each line of the table."""
 
     tool = "ucc_perftest"
+    prints = {"latency": "us"}
 
     def __init__(self, asked: ParseRequest | None = None, settings: ReaderSettings | None = None) -> None:
         super().__init__(asked, settings)

@@ -46,6 +46,7 @@ class UcxPerftestParser(OutputParser):
     """A parser with one row per completed test."""
 
     tool = "ucx_perftest"
+    prints = {"overhead": "us", "bandwidth": "GB/s", "message_rate": "1/s"}
 
     def __init__(self, asked: ParseRequest | None = None, settings: ReaderSettings | None = None) -> None:
         super().__init__(asked, settings)

@@ -9,15 +9,19 @@ from __future__ import annotations
 import abc
 import itertools
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 from pydantic import BeforeValidator, Field, GetCoreSchemaHandler
 from pydantic_core.core_schema import CoreSchema, no_info_after_validator_function
 
+from pytest_hetgpu.extensions.registry import find
 from pytest_hetgpu.extensions.workloads.base import Workload, WorkloadSettings
 from pytest_hetgpu.model.external_program import PYTHON, ExternalProgram
 from pytest_hetgpu.model.messages import show
+from pytest_hetgpu.model.metrics import of_operation
+from pytest_hetgpu.model.quantities import MetricKind, direction
 from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.sizes import show_size
 
@@ -112,6 +116,15 @@ class ExternalWorkload(Workload):
             memory=self.memory,
             iterations=getattr(self.settings, "iterations", 0),
         )
+
+    def metrics(self) -> Mapping[str, MetricKind] | None:
+        from pytest_hetgpu.extensions.readers.base import OutputParser
+
+        printed = find("readers", self.reader, OutputParser).prints  # type: ignore[type-abstract]
+        if printed is None or not self.points():
+            return None if printed is None else {}
+        every = {**of_operation(self.measured_operation(2)), **printed}
+        return {name: MetricKind(unit, direction(unit)) for name, unit in every.items()}
 
     def row_ranks(self, ranks: int) -> int | None:
         """Return the ranks of its rows in a world of so many ranks; None if the program prints none."""

@@ -54,6 +54,7 @@ class Training(TorchWorkload):
     Settings = TrainingSettings
     settings: TrainingSettings
     scalings = ("weak", "strong")
+    figures = {"samples": "1/s"}
     dtype: ClassVar[str]
 
     def program(self) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import itertools
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from copy import copy
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -12,7 +12,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from pytest_hetgpu.model.external_program import ExternalProgram
 from pytest_hetgpu.model.messages import known, show
+from pytest_hetgpu.model.metrics import of_operation
 from pytest_hetgpu.model.old_spellings import KeepsOldNames, Renamed
+from pytest_hetgpu.model.quantities import MetricKind, direction
 from pytest_hetgpu.model.records import MessagePoint
 from pytest_hetgpu.model.sizes import parse_sizes, show_size
 
@@ -145,6 +147,8 @@ class Workload(KeepsOldNames, abc.ABC):
     """Backend of torch.distributed that ranks use; "" if they call MPI."""
     scalings: ClassVar[tuple[str, ...]] = ()
     """Kinds of a series over the number of ranks in which it can be measured: weak, strong."""
+    figures: ClassVar[Mapping[str, str]] = {}
+    """Units of the metrics that it reports beside its times."""
     scaling: str = ""
     """Kind of the series of its cell. weak: the matrix gives the problem of one rank; strong: that of all together."""
 
@@ -217,6 +221,11 @@ class Workload(KeepsOldNames, abc.ABC):
         from pytest_hetgpu.extensions.readers.base import operation_of
 
         return operation_of(external)
+
+    def metrics(self) -> Mapping[str, MetricKind] | None:
+        """Return what it can measure, the telling metric first. None: names that only its run shows."""
+        timed = of_operation(self.measured_operation(2)) if self.measured else {}
+        return {name: MetricKind(unit, direction(unit)) for name, unit in {**timed, **self.figures}.items()}
 
     def unsuitable(self, ranks: int) -> str | None:
         """Return why this workload cannot run on so many ranks, None if it can."""

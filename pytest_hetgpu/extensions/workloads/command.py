@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from copy import copy
 from dataclasses import replace
 from typing import Annotated
@@ -14,6 +15,7 @@ from pytest_hetgpu.extensions.shapes import Form
 from pytest_hetgpu.extensions.workloads._external import ExternalSettings, ExternalWorkload, Tokens
 from pytest_hetgpu.extensions.workloads.base import Workload
 from pytest_hetgpu.model.external_program import ExternalProgram
+from pytest_hetgpu.model.quantities import MetricKind
 from pytest_hetgpu.model.records import MessagePoint
 
 
@@ -93,6 +95,18 @@ class CommandWorkload(ExternalWorkload):
         told = CommandSettings.model_construct(**asked).model_dump_json(exclude_defaults=True)
         # Its patterns hold the requirements, not its points.
         return replace(super().external(ranks), settings=told, check=False, proof=self.settings.mpi is not False)
+
+    def metrics(self) -> Mapping[str, MetricKind] | None:
+        given = self.settings.figures
+        if any(
+            {"metric", "operation"} & {*item.groups} or (not item.metric and "unit" in item.groups) for item in given
+        ):
+            return None
+        operations = [{other.operation for other in given if other.named == item.named} for item in given]
+        return {
+            f"{item.operation}_{item.named}".strip("_") if len(several) > 1 else item.named: item.kind
+            for item, several in zip(given, operations, strict=True)
+        }
 
     def row_ranks(self, ranks: int) -> int | None:
         return None

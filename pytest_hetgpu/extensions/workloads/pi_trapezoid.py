@@ -24,6 +24,7 @@ class PiTrapezoid(TorchWorkload):
     settings: PiSettings
     scalings = ("weak", "strong")
     operation = "pi_trapezoid"
+    figures = {"intervals": "1/s"}
 
     def program(self) -> tuple[str, ...]:
         asked = self.settings

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +10,10 @@ from pytest_hetgpu.analysis.baseline import Baseline
 from pytest_hetgpu.model.bandwidth_text import describe_link
 from pytest_hetgpu.model.facts import display
 from pytest_hetgpu.model.failure import KnownFailure
-from pytest_hetgpu.model.job import Job
-from pytest_hetgpu.model.metrics import from_seconds as told_as
 from pytest_hetgpu.model.outcome import Outcome
-from pytest_hetgpu.model.records import Measurement, MessagePoint
+from pytest_hetgpu.model.quantities import HIGHER, better, describe, telling
+from pytest_hetgpu.model.records import Measurement
 from pytest_hetgpu.model.sample import sample
-from pytest_hetgpu.model.thresholds import Threshold
 from pytest_hetgpu.model.transport_classes import describe_carriers as carried_told
 from pytest_hetgpu.model.verdict import Verdict
 from pytest_hetgpu.reporting import cell_text
@@ -114,6 +112,8 @@ def _cell(cell: CellRecord, folder: RunFolder, rerun: cell_text.Rerun) -> dict[s
         "issue": one_line(cell.issue or "", LONGEST_TEXT),
         "flaky": describe_flaky(outcome),
         "attempts": [one_line(line, LONGEST_TEXT) for line in attempt_lines(outcome)],
+        "measured": [one_line(describe(one)) for one in telling(outcome.measurements)],
+        "curve": _curve(outcome.measurements),
         "series": _series(outcome.measurements),
         "timeline": timeline_data(outcome),
     }
@@ -168,6 +168,12 @@ def _known(entry: KnownFailure) -> dict[str, Any]:
     }
 
 
+def _curve(measurements: Sequence[Measurement]) -> str:
+    """Return the metric to draw over message size: the first rate above 0 with a size, "" for none."""
+    rates = (one for one in measurements if better(one) == HIGHER and one.value > 0 and one.point.size > 0)
+    return next((one_line(one.metric) for one in rates), "")
+
+
 def _series(measurements: Iterable[Measurement]) -> list[dict[str, Any]]:
     """Return one series per metric, type and place: `[bytes, value, lowest, highest]` of each size."""
     found: dict[tuple[str, str, str, str], list[list[float]]] = {}
@@ -181,28 +187,20 @@ def _series(measurements: Iterable[Measurement]) -> list[dict[str, Any]]:
 
 
 def _limits(path: Path) -> list[dict[str, Any]]:
-    """Return the thresholds for a cell's times as bus bandwidths: `[bytes, GB/s]` from each source."""
+    """Return the limits for a cell's numbers: per source and metric `[bytes, value]` of each size."""
     try:
         job = read_job(path)
     except RecordError:
         return []
-    found: dict[str, list[list[float]]] = {}
+    found: dict[tuple[str, str], list[list[float]]] = {}
     for point, limits in job.demand.limits.items():
         for limit in limits:
-            value = _busbw(job, point, limit)
-            if value:
-                found.setdefault(one_line(limit.source), []).append([point.size, value])
-    return [{"source": source, "points": sorted(points)} for source, points in found.items()]
-
-
-def _busbw(job: Job, point: MessagePoint, limit: Threshold) -> float | None:
-    middle = sample(limit.seconds)
-    if middle is None or limit.metric == "latency":
-        return None
-    try:
-        return float(f"{told_as('busbw', middle.middle, job.demand.operation, point.size, job.demand.row_ranks):.5g}")
-    except (ValueError, ZeroDivisionError):
-        return None
+            if point.size > 0 and (middle := sample(limit.values)):
+                value = float(f"{middle.middle:.5g}")
+                found.setdefault((one_line(limit.source), one_line(limit.metric)), []).append([point.size, value])
+    return [
+        {"source": source, "metric": metric, "points": sorted(points)} for (source, metric), points in found.items()
+    ]
 
 
 def _placement(seen: PlacementFacts) -> dict[str, Any]:

@@ -8,7 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from pytest_hetgpu.execution.retry.quarantine import IN_QUARANTINE
 from pytest_hetgpu.model.bandwidth_text import percent
-from pytest_hetgpu.model.sizes import show_size
+from pytest_hetgpu.model.metrics import link_fraction
+from pytest_hetgpu.model.outcome import LinkBandwidth
+from pytest_hetgpu.model.quantities import describe, headline
 from pytest_hetgpu.model.verdict import Verdict
 from pytest_hetgpu.store.properties import CellProperties
 
@@ -24,9 +26,7 @@ MARKUP = {
 
 MAX_LINES = 8
 LEAST_SHARE = 0.001
-_BANDWIDTHS = ("busbw", "bandwidth", "bidirectional_bandwidth", "aggregate_bandwidth")
 _UNRUN = re.compile(rf"{IN_QUARANTINE}|the run's time was spent")
-_METRIC = re.compile(r"(\w+)\[(\d+),(\w+)(,in)?\]")
 
 
 def verdict(pairs: CellProperties) -> str:
@@ -86,23 +86,11 @@ def details(pairs: CellProperties) -> str:
 
 
 def best(pairs: CellProperties) -> str:
-    """Return the highest bus bandwidth, else the highest of the first kind, and the latency of the smallest message."""
-    found = [
-        (m[1], int(m[2]), m[3] + " in place" * bool(m[4]), value)
-        for name, value in pairs.measurements.items()
-        if (m := _METRIC.fullmatch(name))
-    ]
-    kind = next((kind for kind in _BANDWIDTHS if any(metric == kind for metric, *_ in found)), "")
-    bandwidths = [(value, size, dtype) for metric, size, dtype, value in found if metric == kind]
-    latencies = [(size, value, dtype) for metric, size, dtype, value in found if metric == "latency"]
-    parts = []
-    if bandwidths:
-        value, size, dtype = max(bandwidths)
+    """Return the cell's first number, a rate at its best, and the first one with the other direction."""
+    parts: list[str] = []
+    for one in headline(pairs.numbers):
+        fraction = link_fraction(one, LinkBandwidth(pairs.link)) or 0.0
         # The share is left out if there are only small messages.
-        fraction = value / pairs.link if pairs.link else 0.0
         share = f" ({percent(fraction)} of the wire)" if fraction >= LEAST_SHARE else ""
-        parts.append(f"{kind.replace('_', ' ')} {value:.2f} GB/s at {show_size(size)} {dtype}{share}")
-    if latencies:
-        size, value, dtype = min(latencies)
-        parts.append(f"latency {value:.1f} us" + (f" at {show_size(size)}" if size else ""))
+        parts.append(f"{describe(one, typed=not parts)}{share}")
     return ", ".join(parts)

@@ -133,7 +133,7 @@ def test_a_good_run_tells_what_it_measured_and_on_what() -> None:
     assert found.stack == "Open MPI 5.0.11 (/opt/stack/lib/libmpi.so.40)"
     assert found.transports == ("ob1/tcp",)
     assert found.seconds == 2.5
-    assert found.measurements[0].name == "latency[8,float32]"
+    assert found.measurements[0].name == "busbw[8,float32]"
     assert len(found.measurements) == 3 * len(POINTS)
 
 

@@ -68,7 +68,7 @@ def test_a_series_over_ranks_on_each_node_may_have_a_name_and_further_settings(r
     [
         ("weak", "ddp_train", 0.8),  # the same time
         ("strong", "ddp_train", 0.8 * 8 / 2),  # a quarter of the time
-        ("weak", "allreduce", 0.8 * (2 * 1 / 2) / (2 * 7 / 8)),  # the same busbw
+        ("weak", "allreduce", 0.8),  # the same busbw
     ],
 )
 def test_an_efficiency_is_a_fraction_of_the_speed_of_the_smallest_cell(
@@ -90,6 +90,22 @@ def test_an_efficiency_is_a_fraction_of_the_speed_of_the_smallest_cell(
     assert reference.tolerance == 0
     if workload == "allreduce":
         assert reference.min_size == 4 << 20
+
+
+@pytest.mark.parametrize(
+    ("kind", "unit", "fraction"),
+    [("weak", "s", 0.8), ("strong", "s", 0.8 * 4), ("weak", "steps/s", 0.8 * 4), ("strong", "steps/s", 0.8 * 4)],
+)
+def test_an_efficiency_by_a_metric_of_ones_own(reads: Reads, kind: str, unit: str, fraction: float) -> None:
+    one = (
+        "{placement: {hardware: cpu, nodes: [1, 4], ranks_per_node: 2}, metric: x, transport: gloo, workload: app,"
+        f" kind: {kind}, reference: {{efficiency: {{4: 0.8}}}}}}"
+    )
+    patterns = f"patterns: [{{pattern: 'x=(?P<value>.)', metric: x, unit: {unit}}}]"
+    text = series(one).replace("argv: [./app],", f"argv: [./app], {patterns},")
+    (reference,) = next(cell for cell in expand(reads(text)) if cell.scaling and cell.references).references
+    assert (reference.metric, reference.efficiency) == ("x", 0.8)
+    assert reference.fraction == pytest.approx(fraction)
 
 
 PLACED = "placement: {hardware: cpu, nodes: [1, 2]}"
@@ -155,11 +171,11 @@ def test_weak_and_strong_series_of_one_hardware_are_side_by_side(reads: Reads) -
         (
             f"{{{PLACED}, kind: strong, metric: x, transport: gloo, workload: app,"
             " reference: {efficiency: {2: 0.5}}}",
-            "workload 'app' is not timed",
+            "workload 'app' measures nothing",
         ),
         (
             f"{{{PLACED}, kind: weak, transport: gloo, workload: hello, reference: {{efficiency: {{2: 0.5}}}}}}",
-            "workload 'hello' is not timed",
+            "workload 'hello' measures nothing",
         ),
         (
             f"[{{{PLACED}, kind: weak, transport: gloo, workload: ddp_train}},"

@@ -91,7 +91,7 @@ BEYOND = re.compile(
     r"|matches no|defined|disagree"
     r"|one id|cells?\b|listed twice|lists|is not a|run|whole number of|size '|sets |needs a name|names no|version range"
     r"|capability"
-    r"|has no size|min_size|fabric speed|no bandwidth|not timed|excluded"
+    r"|has no size|min_size|fabric speed|no bandwidth|no metric|measures nothing|which does not tell|excluded"
     r"|the class of|include\.|each entry of include|environment|not YAML|no setting|NUL|not one name"
 )
 

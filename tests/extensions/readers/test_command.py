@@ -10,9 +10,10 @@ import pytest
 from pydantic import ValidationError
 
 from pytest_hetgpu.errors import NotHere
+from pytest_hetgpu.extensions import units
 from pytest_hetgpu.extensions.output_patterns import CommandSettings
-from pytest_hetgpu.extensions.readers import _units, command
-from pytest_hetgpu.extensions.readers.base import ParseRequest
+from pytest_hetgpu.extensions.readers import command
+from pytest_hetgpu.extensions.readers.base import ParseRequest, measurements
 from pytest_hetgpu.extensions.readers.command import CommandParser
 from pytest_hetgpu.model.program_output import BenchmarkResult, OutputLine
 from pytest_hetgpu.model.records import MessagePoint
@@ -70,7 +71,7 @@ def test_a_unit_that_is_not_known_is_kept() -> None:
     ],
 )
 def test_units(unit: str, known: tuple[str, float] | None) -> None:
-    found = _units.known(unit)
+    found = units.known(unit)
     assert (found and found[0]) == (known and known[0])
     assert (found[1] if found else 0.0) == pytest.approx(known[1] if known else 0.0)
 
@@ -242,3 +243,65 @@ def test_without_re2_a_pattern_is_not_run(monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(NotHere, match="google-re2"):
         CommandParser(settings=settings)
     assert CommandParser(settings=CommandSettings()).finish().rows == ()
+
+
+LOOP = {"pattern": r"Loop time of (?P<value>\S+) on", "metric": "loop", "unit": "s"}
+
+
+def test_a_metric_of_ones_own_keeps_its_unit() -> None:
+    found = measurements(run("Loop time of 1.5 on 2 procs\nrate 20 steps/s\n", patterns=[LOOP, RATE]))
+    assert [(one.metric, one.value, one.unit) for one in found] == [("loop", 1.5, "s"), ("rate", 20.0, "steps/s")]
+
+
+RATE = {"pattern": r"rate (?P<value>\S+) (?P<unit>\S+)", "metric": "rate"}
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "value", "unit"),
+    [
+        ({"metric": "loop", "unit": "ms"}, "took 12", 12.0, "ms"),
+        ({"metric": "loop", "unit": "s"}, "took 12 ms", 0.012, "s"),
+        ({"metric": "loop"}, "took 12 ms", 0.012, "s"),
+        ({"metric": "rate", "unit": "MB/s"}, "took 12", 12.0, "MB/s"),
+        ({"metric": "latency", "unit": "ms"}, "took 12", 12000.0, "us"),
+        ({"unit": "ms"}, "took 12", 12000.0, "us"),
+        ({"metric": "fraction", "unit": "widgets"}, "took 12", 12.0, "widgets"),
+    ],
+)
+def test_units_of_metrics(pattern: dict[str, str], text: str, value: float, unit: str) -> None:
+    expression = r"took (?P<value>\d+) (?P<unit>\w+)" if " ms" in text else r"took (?P<value>\d+)"
+    (found,) = measurements(run(text, patterns=[{"pattern": expression, **pattern}]))
+    assert (found.value, found.unit) == (pytest.approx(value), unit)
+
+
+def test_the_order_is_that_of_the_patterns_and_a_direction_may_be_stated() -> None:
+    text = "energy 7 Ry\nLoop time of 1.5 on 2 procs\n"
+    energy = {"pattern": r"energy (?P<value>\S+)", "metric": "energy", "unit": "Ry", "better": "lower"}
+    found = measurements(run(text, patterns=[LOOP, energy]))
+    assert [(one.metric, one.better) for one in found] == [("loop", ""), ("energy", "lower")]
+
+
+def test_two_numbers_for_one_point_are_an_error_that_names_both_lines() -> None:
+    text = "x\nLoop time of 1.5 on 2 procs\nLoop time of 1.6 on 2 procs\nLoop time of 1.7 on 2 procs\n"
+    (warning,) = run(text, patterns=[LOOP]).warnings
+    assert "two numbers for one point" in warning
+    assert warning.endswith("loop at 0,none in line 2 and again (line 3 and 1 more)")
+    repeated = run(text, patterns=[{**LOOP, "repeats": True}])
+    assert repeated.warnings == ()
+    (found,) = measurements(repeated)
+    assert (found.value, found.samples) == (1.6, (1.5, 1.6, 1.7))
+
+
+def test_tables_with_operations_of_their_own_do_not_mix() -> None:
+    text = "pingpong 8 0.5\nallreduce 8 0.9\n"
+    table = r"(?P<operation>\w+) (?P<size>\d+) (?P<value>\S+)"
+    found = run(text, patterns=[{"pattern": table, "metric": "latency", "unit": "us", "dtype": "int8"}])
+    assert found.warnings == ()
+    names = {one.name: one.value for one in measurements(found) if one.unit == "us"}
+    assert names == {"pingpong_latency[8,int8]": 0.5, "allreduce_latency[8,int8]": pytest.approx(0.9)}
+
+
+def test_the_same_point_twice_in_a_document() -> None:
+    (warning,) = run('{"a": [1, 2]}', json_numbers=[{"path": "a.*", "metric": "x"}]).warnings
+    assert "two numbers for one point" in warning
+    assert run('{"a": [1, 2]}', json_numbers=[{"path": "a.*", "metric": "x", "repeats": True}]).warnings == ()

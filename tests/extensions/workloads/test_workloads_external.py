@@ -54,6 +54,16 @@ def asked(made: Workload, ranks: int = 2) -> ExternalProgram:
             },
             "/opt/osu/osu_bw -m 1:4 -i 100 -x 10 -d {platform} D D",
         ),
+        (
+            "imb",
+            {"benchmark": "Allreduce", "sizes": "8..1K", "iterations": "20", "check": "false"},
+            "IMB-MPI1 Allreduce -npmin 1000000 -msglog 3:10 -iter 20 -iter_policy off",
+        ),
+        (
+            "imb",
+            {"program": "/opt/IMB-NBC", "benchmark": "Ibarrier", "check": "false"},
+            "/opt/IMB-NBC Ibarrier -npmin 1000000 -iter 100 -iter_policy off",
+        ),
         ("osu", {"program": "osu_ibarrier", "check": "false"}, "osu_ibarrier -i 100 -x 10 -f"),
         (
             "nccl_tests",
@@ -238,3 +248,39 @@ def test_a_commands_patterns_are_stored_with_the_job() -> None:
     assert (found.proof, found.check) == (False, False)
     again = workload("command", argv=["x"], patterns=[pattern | {"size": "64K"}], success="OK")
     assert asked(again).settings == found.settings
+
+
+def test_points_and_ranks_of_imb() -> None:
+    gathered = workload("imb", benchmark="Allgather", sizes="8..16", check="false")
+    assert [point.size for point in gathered.required_points(4)] == [32, 64]
+    assert workload("imb", benchmark="Barrier", check="false").points() == (MessagePoint(0, "none"),)
+    assert asked(workload("imb", benchmark="PingPong", check="false"), 4).ranks == 2
+    assert asked(workload("imb", benchmark="Allreduce", check="false"), 4).ranks == 4
+    assert gathered.unsuitable(1)
+    with pytest.raises(ValidationError, match="powers of two only"):
+        workload("imb", benchmark="PingPong", sizes="12", check="false")
+
+
+def test_metrics_are_known_before_the_run() -> None:
+    bandwidth = workload("osu", program="osu_bw", check="false").metrics()
+    assert bandwidth is not None
+    assert {"busbw", "bandwidth", "message_rate"} <= bandwidth.keys()
+    assert "busbw" not in (workload("osu", program="osu_barrier", check="false").metrics() or {})
+    assert workload("mpi4py_bench", benchmark="helloworld", check="false").metrics() == {}
+    training = workload("ddp_train").metrics()
+    assert training is not None
+    assert (training["samples"].unit, training["samples"].better) == ("1/s", "higher")
+
+
+def test_metrics_of_ones_own_program() -> None:
+    loop = {"pattern": "t=(?P<value>.)", "metric": "loop", "unit": "s"}
+    energy = {"pattern": "e=(?P<value>.)", "metric": "energy", "unit": "Ry", "better": "lower"}
+    either = {"pattern": "v=(?P<value>.) (?P<unit>.)", "metric": "either"}
+    made = workload("command", argv=["x"], check="false", patterns=[loop, energy, either]).metrics()
+    assert made == {"loop": ("s", "lower"), "energy": ("Ry", "lower"), "either": (None, "")}
+    named = {"pattern": "(?P<metric>.)=(?P<value>.)"}
+    assert workload("command", argv=["x"], check="false", patterns=[loop, named]).metrics() is None
+    two = [{**loop, "operation": name} for name in ("read", "write")]
+    found = workload("command", argv=["x"], check="false", patterns=two).metrics()
+    assert found is not None
+    assert list(found) == ["read_loop", "write_loop"]

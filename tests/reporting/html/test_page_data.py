@@ -81,10 +81,10 @@ def test_repeats_limits_and_the_wire_go_with_the_curve(folder: RunFolder) -> Non
     assert cell["series"][0]["points"] == [[1 << 20, 2.0, 1.9, 2.1]]
     assert cell["wire"] == {"gbs": 4.0, "told": "pump 1"}
     demand = job().demand
-    limits = {LARGE: (Threshold("busbw", "m.yaml:3", (1e-3,)), Threshold("busbw", "other", lacks="it failed"))}
+    limits = {LARGE: (Threshold("busbw", "m.yaml:3", (1.0486,)), Threshold("busbw", "other", lacks="it failed"))}
     folder.write_job(replace(job("mixed-ob1-allreduce"), demand=replace(demand, limits=limits)))
     again = page_data(read_run(folder.path), folder, RERUN, (), None)["cells"][0]
-    assert again["limits"] == [{"source": "m.yaml:3", "points": [[1 << 20, 1.0486]]}]
+    assert again["limits"] == [{"source": "m.yaml:3", "metric": "busbw", "points": [[1 << 20, 1.0486]]}]
 
 
 def test_a_timeline_has_a_row_a_rank_with_what_became_of_it(folder: RunFolder) -> None:

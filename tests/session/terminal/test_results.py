@@ -20,11 +20,11 @@ def said(**measurements: float) -> str:
 
 def test_the_best_bandwidth_and_the_smallest_latency() -> None:
     found = said(busbw_at_8_int8=0.5, busbw_at_1024_int8=2.0, latency_at_8_int8=3.0, latency_at_1024_int8=9.0)
-    assert found == "busbw 2.00 GB/s at 1K int8, latency 3.0 us at 8"
+    assert found == "busbw 2.00 GB/s at 1K int8, latency 3.00 us at 8"
 
 
 def test_without_a_bus_bandwidth_the_one_that_there_is() -> None:
-    assert said(bandwidth_at_8_int8=0.5, bandwidth_at_64_int8=0.25) == "bandwidth 0.50 GB/s at 8 int8"
+    assert said(bandwidth_at_8_int8=0.5, bandwidth_at_64_int8=0.25) == "bandwidth 0.500 GB/s at 8 int8"
     names = {"bidirectional_bandwidth[64,int8]": 2.0, "message_rate[64,int8]": 9.0}
     found = best(CellProperties("cell", "matrix", Kind.PASSED, Verdict.OK, measurements=names))
     assert found == "bidirectional bandwidth 2.00 GB/s at 64 int8"
@@ -32,17 +32,27 @@ def test_without_a_bus_bandwidth_the_one_that_there_is() -> None:
 
 def test_in_place_is_told() -> None:
     found = said(busbw_at_64_int8=1.0, busbw_at_64_int8_in=2.0, latency_at_64_int8=3.0, latency_at_64_int8_in=2.0)
-    assert found == "busbw 2.00 GB/s at 64 int8 in place, latency 2.0 us at 64"
+    assert found == "busbw 2.00 GB/s at 64 int8 in place, latency 2.00 us at 64"
 
 
 def test_a_barrier_has_a_latency_without_a_size() -> None:
-    assert said(latency_at_0_none=4.5) == "latency 4.5 us"
+    assert said(latency_at_0_none=4.5) == "latency 4.50 us"
+
+
+def test_a_programs_own_metric_has_its_unit_and_small_numbers_their_digits() -> None:
+    measured = {"loop[0,none]": 3.81, "steps[0,none]": 98765.4, "energy[0,none]": -15.8, "latency[0,int8]": 0.0312}
+    units = {"loop": ("s", ""), "steps": ("timesteps/s", ""), "energy": ("Ry", "lower")}
+    pairs = CellProperties("c", "m", Kind.PASSED, Verdict.OK, measurements=measured, units=units)
+    assert best(pairs) == "loop 3.81 s, steps 98765 timesteps/s"
+    only = replace(pairs, measurements={"energy[0,none]": -15.8})
+    assert best(only) == "energy -15.8 Ry"
+    assert best(replace(only, measurements={"latency[0,int8]": 0.0312})) == "latency 0.0312 us"
 
 
 def test_a_bandwidth_is_told_as_a_share_of_the_wire() -> None:
     pairs = CellProperties("c", "m", Kind.PASSED, Verdict.OK, measurements={"busbw[1024,int8]": 0.42}, link=1.0)
-    assert best(pairs) == "busbw 0.42 GB/s at 1K int8 (42 % of the wire)"
-    assert best(replace(pairs, link=0.35)) == "busbw 0.42 GB/s at 1K int8 (120 % of the wire)"
+    assert best(pairs) == "busbw 0.420 GB/s at 1K int8 (42 % of the wire)"
+    assert best(replace(pairs, link=0.35)) == "busbw 0.420 GB/s at 1K int8 (120 % of the wire)"
 
 
 def test_each_wire_is_told_once_at_the_end_with_the_last_word_on_it() -> None:

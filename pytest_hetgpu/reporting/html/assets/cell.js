@@ -31,7 +31,7 @@ function numbersOf(cell) {
 }
 function siblings(cell) {
   const other = (one) => AXES.every((axis) => axis === "transport" || (one.axes || {})[axis] === (cell.axes || {})[axis]);
-  return CELLS.filter((one) => one !== cell && one.matrix === cell.matrix && other(one) && busbw(one).length);
+  return CELLS.filter((one) => one !== cell && one.matrix === cell.matrix && other(one) && one.curve === cell.curve);
 }
 // The text for the upstream's tracker is a file beside the page; the archive with it is a command away.
 function issueOf(cell) {
@@ -55,7 +55,7 @@ function drawCell(place, id) {
     h("dl", {}, entry("signature", cell.key ? h("a", { href: address({ cell: "", signature: cell.key }) }, h("code", {}, cell.key)) : ""),
       entry("since", (FACTS.since || {})[cell.id]), entry("why", cell.why), entry("expected", cell.expected), entry("issue", cell.issue ? link(cell.issue) : ""),
       entry("for upstream", issueOf(cell)), (cell.attempts || []).map((line, place) => entry(`attempt ${place + 1}`, line)), entry("debug rerun", cell.debug), entry("took", duration(cell.seconds), cell.started ? `, from ${cell.started}` : ""),
-      entry("tests", cell.tests), entry("MPI", cell.stack), entry("data went by", cell.carried || (cell.transports || []).join(", ")),
+      entry("measured", (cell.measured || []).join(", ")), entry("tests", cell.tests), entry("MPI", cell.stack), entry("data went by", cell.carried || (cell.transports || []).join(", ")),
       entry("wire", cell.wire ? `${cell.wire.gbs ? `${cell.wire.gbs.toPrecision(3)} GB/s, ` : ""}${cell.wire.told}` : ""), (cell.notes || []).map((note) => entry("note", note)),
       entry("trace", cell.trace ? h("a", { href: cell.trace.split("/").map(encodeURIComponent).join("/"), class: "log" }, cell.trace) : ""), entry("log", cell.log ? h("a", { href: cell.log.split("/").map(encodeURIComponent).join("/"), class: "log" }, cell.log) : cell.lost ? `${cell.lost} is not there any more` : "")),
     ...(cell.quote ? [h("h3", {}, `Line ${cell.line} of its log`)] : []), excerptOf(cell) || "", ...knownOf(cell), ranksOf(cell) || "", timesOf(cell) || "",
@@ -66,7 +66,7 @@ function drawCell(place, id) {
     ...(cell.facts ? [h("details", {}, h("summary", {}, "Versions and settings"), h("dl", {}, Object.entries(cell.facts).flatMap(([name, value]) => entry(name, value))))] : []),
     nodesOf(cell), h("div", { class: "curve" }), numbersOf(cell) || "");
   if (cell.timeline) drawTimes(place.querySelector(".times"), cell.timeline);
-  if (busbw(cell).length) chart(place.querySelector(".curve"), [cell, ...siblings(cell)], cell);
+  if (curves(cell).length) chart(place.querySelector(".curve"), [cell, ...siblings(cell)], cell);
   place.style.scrollMarginTop = `${document.getElementById("filters").offsetHeight + 12}px`;
   place.focus();
   place.scrollIntoView({ block: "start" });

@@ -19,16 +19,17 @@ async function charts() {
   }
   return plotly;
 }
-function busbw(cell) {
-  return (cell.series || []).filter((one) => one.metric === "busbw" && one.points.some(([, value]) => value > 0));
+// The series of the metric that tells most of a cell; `metric` is that of the chart.
+function curves(cell, metric = cell.curve) {
+  return (cell.series || []).filter((one) => metric && one.metric === metric && one.points.some(([, value]) => value > 0));
 }
 function named(cell, series, several) {
   const place = series.place ? " in place" : "";
   return `${(cell.axes || {}).transport || cell.id}${several ? ` ${series.dtype}${place}` : ""}`;
 }
-function lines(cells, focus) {
-  const several = cells.some((cell) => busbw(cell).length > 1);
-  const found = cells.flatMap((cell) => busbw(cell).map((series) => {
+function lines(cells, focus, metric) {
+  const several = cells.some((cell) => curves(cell, metric).length > 1);
+  const found = cells.flatMap((cell) => curves(cell, metric).map((series) => {
     const points = series.points.filter(([, value]) => value > 0);
     const main = !focus || cell === focus;
     return {
@@ -36,16 +37,17 @@ function lines(cells, focus) {
       error_y: main ? { type: "data", symmetric: false, thickness: 1, width: 2,
         array: points.map(([, value, , high]) => high - value), arrayminus: points.map(([, value, low]) => value - low) } : undefined,
       mode: "lines+markers", line: { width: main ? 2.5 : 1 }, opacity: main ? 1 : 0.6, type: "scatter",
-      hovertemplate: "%{y:.3g} GB/s at %{text}", text: points.map(([bytes]) => size(bytes)),
+      hovertemplate: `%{y:.3g} ${series.unit} at %{text}`, text: points.map(([bytes]) => size(bytes)),
     };
   }));
   const sizes = found.flatMap((one) => one.x);
   const [first, last] = [Math.min(...sizes), Math.max(...sizes)];
   const wires = new Map(cells.filter((cell) => cell.wire && cell.wire.gbs).map((cell) => [cell.wire.gbs, cell]));
-  for (const [gbs] of wires) {
+  for (const [gbs] of metric === "busbw" ? wires : []) {
     found.push({ name: `wire, ${gbs.toPrecision(3)} GB/s`, x: [first, last], y: [gbs, gbs], mode: "lines", line: { dash: "dash", width: 1.5 }, hoverinfo: "name" });
   }
   for (const one of (focus || { limits: [] }).limits || []) {
+    if (one.metric !== metric) continue;
     found.push({ name: `reference: ${one.source}`, x: one.points.map(([bytes]) => bytes), y: one.points.map(([, value]) => value), mode: "lines+markers", line: { dash: "dot" }, hoverinfo: "name+y" });
   }
   return found;
@@ -67,13 +69,14 @@ async function plot(place, name, traces, layout) {
   }, { displaylogo: false, responsive: true });
 }
 async function chart(place, cells, focus = null) {
-  const traces = lines(cells, focus);
+  const metric = (focus || cells[0]).curve, [{ unit }] = curves(focus || cells[0]);
+  const traces = lines(cells, focus, metric);
   if (!traces.length) return;
   const sizes = [...new Set(traces.flatMap((one) => one.x))].sort((a, b) => a - b);
   const ticks = sizes.filter((_, index) => index % Math.ceil(sizes.length / 12) === 0);
-  await plot(place, "Bus bandwidth over message size; the table below has the numbers", traces, {
+  await plot(place, `${metric} over message size; the table below has the numbers`, traces, {
     margin: { l: 60, r: 20, t: 10, b: 50 },
     xaxis: { type: "log", title: { text: "message size, bytes" }, tickvals: ticks, ticktext: ticks.map(size) },
-    yaxis: { title: { text: "busbw, GB/s" }, rangemode: "tozero" }, hovermode: "x unified", legend: { orientation: "h", y: -0.2 },
+    yaxis: { title: { text: `${metric}, ${unit}` }, rangemode: "tozero" }, hovermode: "x unified", legend: { orientation: "h", y: -0.2 },
   });
 }

@@ -59,9 +59,9 @@ function drawChanges(place) {
 function drawBandwidth(place) {
   const sets = new Map();
   for (const cell of CELLS) {
-    if (!busbw(cell).length) continue;
+    if (!curves(cell).length) continue;
     const others = AXES.filter((axis) => axis !== "transport").map((axis) => (cell.axes || {})[axis]).filter(Boolean);
-    const name = [...(FACTS.matrices.length > 1 ? [cell.matrix] : []), ...others].join(" / ") || cell.id;
+    const name = [cell.curve, ...(FACTS.matrices.length > 1 ? [cell.matrix] : []), ...others].join(" / ");
     sets.set(name, [...(sets.get(name) || []), cell]);
   }
   if (!sets.size) return;
