@@ -16,7 +16,7 @@ from pytest_hetgpu.extensions.registry import find
 from pytest_hetgpu.extensions.transports.base import Rendering
 from pytest_hetgpu.extensions.workloads.base import Workload
 from pytest_hetgpu.model.job import ON_DEVICE, Hardware, Job, Node, RankContext, Requirements, Scenario, Stack
-from pytest_hetgpu.planning import interface_pinning, one_sided, references
+from pytest_hetgpu.planning import interface_pinning, references
 from pytest_hetgpu.planning.data_paths import paths
 from pytest_hetgpu.planning.placement import DiscoveredNode, SiteFacts, address, bind
 
@@ -46,6 +46,11 @@ def plan(matrix: Matrix, scenario: Scenario, site: SiteFacts) -> Job:
 
         contexts, mca = without_settings(site.dropped, contexts, mca)
     nodes = tuple(replace(node, interface=interface_pinning.interface(settings, node)) for node in nodes)
+    demand = _with_thresholds(scenario, _requirements(scenario, settings, nodes, hosts[: len(nodes)], work), nodes)
+    if work.one_sided is not False:
+        from pytest_hetgpu.planning.one_sided import requirements
+
+        demand = replace(demand, one_sided=requirements(settings, nodes, contexts, mca, work))
     return Job(
         matrix=matrix.name,
         scenario=scenario.id,
@@ -56,10 +61,7 @@ def plan(matrix: Matrix, scenario: Scenario, site: SiteFacts) -> Job:
             replace(_launch_request(launch_node, all_nodes, contexts, mca, site), rendezvous=meeting)
         ),
         timeout=options.timeout or site.timeout,
-        demand=replace(
-            _with_thresholds(scenario, _requirements(scenario, settings, nodes, hosts[: len(nodes)], work), nodes),
-            one_sided=one_sided.requirements(settings, nodes, contexts, mca, work),
-        ),
+        demand=demand,
         launcher=control,
         scaling=scenario.scaling,
     )
@@ -327,7 +329,11 @@ def _fill_placeholders(tokens: Sequence[str], node: Node, nodes: Sequence[Node])
 
 def _rendered(settings: CellSettings, node: Node, stack: Stack, site: SiteFacts, work: Workload) -> Rendering:
     """Return the settings that the transport needs on a node."""
-    rendered = one_sided.with_windows(settings.transport.render(node, stack), settings, stack, work)
+    rendered = settings.transport.render(node, stack)
+    if work.one_sided is not False:
+        from pytest_hetgpu.planning.one_sided import with_windows
+
+        rendered = with_windows(rendered, settings, stack, work)
     if not site.verbose:
         return rendered
     more = settings.transport.verbose(stack)
