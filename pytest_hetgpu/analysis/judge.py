@@ -23,9 +23,8 @@ from pytest_hetgpu.analysis.judges.data import DataJudge
 from pytest_hetgpu.analysis.judges.devices import DevicesJudge
 from pytest_hetgpu.analysis.judges.rdma import RdmaJudge
 from pytest_hetgpu.analysis.judges.signature import SignatureJudge
-from pytest_hetgpu.analysis.judges.software import SoftwareJudge
 from pytest_hetgpu.analysis.judges.speed import SpeedJudge
-from pytest_hetgpu.analysis.judges.tool import ToolJudge
+from pytest_hetgpu.analysis.judges.tool import SoftwareJudge, ToolJudge
 from pytest_hetgpu.analysis.judges.transport import TransportJudge, window_notes
 from pytest_hetgpu.analysis.logs.mpi_version import parse_mpi_version
 from pytest_hetgpu.analysis.logs.parse import TransportLogReader, log_parsers, read_evidence, scan_log

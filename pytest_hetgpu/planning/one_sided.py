@@ -13,9 +13,7 @@ from pytest_hetgpu.model.transport_classes import OneSided
 
 
 def with_windows(rendered: Rendering, settings: CellSettings, stack: Stack, work: Workload) -> Rendering:
-    """Add the settings of windows to those of the transport, if the program may use windows."""
-    if work.one_sided is False:
-        return rendered
+    """Add the settings of windows to those of the transport, for a program that may use windows."""
     windows = settings.transport.one_sided(stack, benchmark=bool(work.one_sided))
     if windows is None:
         return rendered
@@ -29,12 +27,10 @@ def requirements(
     mca: Mapping[str, str],
     work: Workload,
 ) -> OneSided | None:
-    """Return the requirements for windows; None if the program uses none, or the transport pins none.
+    """Return the requirements for windows; None if the transport pins none.
 
     Windows are pinned if the job still has every setting of the pin after those of the matrix.
     """
-    if work.one_sided is False:
-        return None
     benchmark = bool(work.one_sided)
     pins = [settings.transport.one_sided(node.stack, benchmark=True) for node in nodes if node.stack]
     asked = [settings.transport.one_sided(node.stack, benchmark) for node in nodes if node.stack]

@@ -17,7 +17,7 @@ from pytest_hetgpu.extensions.stacks.base import mpi4py_advice
 from pytest_hetgpu.extensions.transports.base import Rendering
 from pytest_hetgpu.extensions.workloads.base import Workload
 from pytest_hetgpu.model.job import ON_DEVICE, Hardware, Job, Node, RankContext, Requirements, Scenario, Stack
-from pytest_hetgpu.planning import interface_pinning, one_sided, references, variables
+from pytest_hetgpu.planning import interface_pinning, references, variables
 from pytest_hetgpu.planning.data_paths import paths
 from pytest_hetgpu.planning.placement import DiscoveredNode, SiteFacts, address, bind
 
@@ -51,6 +51,11 @@ def plan(matrix: Matrix, scenario: Scenario, site: SiteFacts) -> Job:
     labels = launcher.labels(launch_node.stack) if work.counts_ranks and demand.ranks > 1 and launch_node.stack else ""
     if demand.external:
         demand = replace(demand, external=replace(demand.external, labels=labels))
+    demand = _with_thresholds(scenario, demand, nodes)
+    if work.one_sided is not False:
+        from pytest_hetgpu.planning.one_sided import requirements
+
+        demand = replace(demand, one_sided=requirements(settings, nodes, contexts, mca, work))
     return Job(
         matrix=matrix.name,
         scenario=scenario.id,
@@ -65,10 +70,7 @@ def plan(matrix: Matrix, scenario: Scenario, site: SiteFacts) -> Job:
             on_nodes=_is_multi_host(all_nodes),
         ),
         timeout=options.timeout or site.timeout,
-        demand=replace(
-            _with_thresholds(scenario, demand, nodes),
-            one_sided=one_sided.requirements(settings, nodes, contexts, mca, work),
-        ),
+        demand=demand,
         launcher=control,
         scaling=scenario.scaling,
         needs_ssh=launcher.needs_ssh,
@@ -347,7 +349,11 @@ def _fill_placeholders(tokens: Sequence[str], node: Node, nodes: Sequence[Node])
 
 def _rendered(settings: CellSettings, node: Node, stack: Stack, site: SiteFacts, work: Workload) -> Rendering:
     """Return the settings that the transport needs on a node."""
-    rendered = one_sided.with_windows(settings.transport.render(node, stack), settings, stack, work)
+    rendered = settings.transport.render(node, stack)
+    if work.one_sided is not False:
+        from pytest_hetgpu.planning.one_sided import with_windows
+
+        rendered = with_windows(rendered, settings, stack, work)
     if not site.verbose:
         return rendered
     more = settings.transport.verbose(stack)

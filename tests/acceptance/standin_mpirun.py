@@ -111,8 +111,14 @@ def option(name: str, default: str = "") -> str:
     return sys.argv[sys.argv.index(name) + 1] if name in sys.argv else default
 
 
+def variables() -> dict[str, str]:
+    """The variables of all ranks, from the files that the command names."""
+    files = [Path(os.environ["TMPDIR"], token) for token in sys.argv if token.startswith("variables-")]
+    return {name: value for file in files for name, value in json.loads(file.read_text()).items()}
+
+
 if __name__ == "__main__":
-    given = dict(token.partition("=")[::2] for token in sys.argv)
+    given = variables()
     sizes = [int(size) for size in option("--sizes").split(",")]
     counts = [int(count) for token, count in zip(sys.argv, sys.argv[1:], strict=False) if token in ("-np", "-n")]
     sys.exit(main(turn(given.get("BEHAVE", "good")), sum(counts), sizes, int(option("--repeats", "1"))))

@@ -30,3 +30,14 @@ class ToolJudge(Judge):
             yield self.finding(exited.kind, f"{told.tool}: {exited.why}")
         elif exited and exited.kind is Kind.ERROR:
             yield self.finding(Kind.ERROR, f"{told.tool}: {exited.why}", Precedence.INDIRECT)
+
+
+class SoftwareJudge(Judge):
+    """Under strict preflight such a warning is the verdict, as a warning before the start would have been."""
+
+    name = "software"
+
+    def evaluate(self, run: FinishedRun) -> Iterator[RatedFinding]:
+        if run.job.demand.strict:
+            for warning in run.evidence.incompatible:
+                yield self.finding(Kind.MISSING_LIBRARY, f"a version does not fit: {warning}")

@@ -8,7 +8,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from pytest_hetgpu.analysis.logs.incompatible import Incompatibilities
 from pytest_hetgpu.analysis.logs.mpi_version import fact_name, parse_mpi_version
 from pytest_hetgpu.analysis.logs.outline import Alarms, Attempts
 from pytest_hetgpu.analysis.logs.prefixes import prefix_of
@@ -16,7 +15,7 @@ from pytest_hetgpu.analysis.logs.records import RecordReader
 from pytest_hetgpu.analysis.logs.scan import Scan, ScannedLine, Subscription
 from pytest_hetgpu.analysis.logs.scan_result import ScanResult
 from pytest_hetgpu.analysis.logs.success import SuccessSigns
-from pytest_hetgpu.analysis.logs.versions import Versions
+from pytest_hetgpu.analysis.logs.versions import Incompatibilities, Versions
 from pytest_hetgpu.analysis.run_model import explained
 from pytest_hetgpu.extensions.registry import find, names
 from pytest_hetgpu.extensions.signatures.base import FailureMatch, LogLine, LogParser

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from pytest_hetgpu.extensions.transports._mpich import SHARED_MEMORY, MpichSummary
-from pytest_hetgpu.extensions.transports._openmpi import ConnectionTable, LayerLog
+from pytest_hetgpu.extensions.transports._openmpi import ConnectionTable, LayerLog, WindowLog
 from pytest_hetgpu.extensions.transports._ucx_log import UcxLog
-from pytest_hetgpu.extensions.transports._windows import WindowLog
 from pytest_hetgpu.model.transport_classes import ON_HOST, UNKNOWN, Connection, connection
 
 
@@ -87,7 +86,7 @@ class MpiTransportParser:
         return set().union(*(layers.get(name, _single((name,))) for name in selected))
 
     def _netmod(self, lanes: set[Connection]) -> set[Connection]:
-        """Return the connections of MPICH's network module; `lanes` are those of UCX."""
+        """Return the connections of the network module of MPICH; `lanes` are those of UCX."""
         return lanes if self._mpich.ucx else _single(f"ofi/{name}" for name in self._mpich.providers)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_hetgpu.extensions.transports import _mpich, _openmpi, _windows
+from pytest_hetgpu.extensions.transports import _mpich, _openmpi
 from pytest_hetgpu.extensions.transports._mpi_log import MpiTransportParser
 from pytest_hetgpu.extensions.transports._netdev import nothing_up
 from pytest_hetgpu.extensions.transports._ucx_log import DEBUG
@@ -26,7 +26,7 @@ class Auto(Transport):
         """Return the log of windows alone."""
         if stack.vendor == _mpich.VENDOR or _openmpi.is_old(stack):
             return Rendering(), OneSided(("*",), benchmark)
-        return Rendering(_windows.SHOW_5), OneSided(("*",), benchmark, logged=True)
+        return Rendering(_openmpi.SHOW_5), OneSided(("*",), benchmark, logged=True)
 
     def verbose(self, stack: Stack) -> Rendering:
         debug = {**DEBUG, "FI_LOG_LEVEL": "warn"}

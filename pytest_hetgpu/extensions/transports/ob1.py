@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pydantic import model_validator
 
-from pytest_hetgpu.extensions.transports import _openmpi, _windows
+from pytest_hetgpu.extensions.transports import _openmpi
 from pytest_hetgpu.extensions.transports._mpi_log import MpiTransportParser
 from pytest_hetgpu.extensions.transports._netdev import netdev, nothing_up
 from pytest_hetgpu.extensions.transports.base import (
@@ -84,7 +84,7 @@ class Ob1(Transport):
         shared = any(one.kind == SHARED_MEMORY for one in self.members())
         names = tuple(f"osc/rdma:{_openmpi.plain(name)}" for name in carriers)
         old = "sm,pt2pt" if shared else "pt2pt"
-        return _windows.one_sided(stack, benchmark, old, (*names, *_windows.IN_MEMORY * shared), shared=shared)
+        return _openmpi.one_sided(stack, benchmark, old, (*names, *_openmpi.IN_MEMORY * shared), shared=shared)
 
     def verbose(self, stack: Stack) -> Rendering:
         return _openmpi.verbose(("bml", "btl"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_hetgpu.extensions.transports import _mpich, _openmpi, _windows
+from pytest_hetgpu.extensions.transports import _mpich, _openmpi
 from pytest_hetgpu.extensions.transports._mpi_log import MpiTransportParser
 from pytest_hetgpu.extensions.transports._netdev import netdev, nothing_up, only_loopback
 from pytest_hetgpu.extensions.transports.base import Rendering, Transport, TransportParser, TransportSettings, Word
@@ -46,7 +46,7 @@ class Ofi(Transport):
         """Return `pt2pt` for release 4. Release 5 has only byte transfer layers, of which `ofi` needs native RDMA."""
         if stack.vendor == _mpich.VENDOR:
             return _mpich.one_sided("ofi", self.components(), benchmark)
-        return _windows.one_sided(stack, benchmark, "pt2pt", ("osc/rdma:ofi",))
+        return _openmpi.one_sided(stack, benchmark, "pt2pt", ("osc/rdma:ofi",))
 
     @property
     def interface_setting(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_hetgpu.extensions.transports import _mpich, _openmpi, _windows
+from pytest_hetgpu.extensions.transports import _mpich, _openmpi
 from pytest_hetgpu.extensions.transports._mpi_log import MpiTransportParser
 from pytest_hetgpu.extensions.transports._netdev import nothing_up
 from pytest_hetgpu.extensions.transports.base import Rendering, Transport, TransportParser
@@ -26,10 +26,10 @@ class Shm(Transport):
         return None if stack.vendor == _mpich.VENDOR else nothing_up(node, stack.vendor)
 
     def one_sided(self, stack: Stack, benchmark: bool) -> tuple[Rendering, OneSided]:
-        """Return all components in shared memory. Some windows of MPICH use the network module, by any of UCX's."""
+        """Return all components in shared memory. Some windows of MPICH use the network module."""
         if stack.vendor == _mpich.VENDOR:
             return Rendering(), OneSided((_mpich.SHARED_MEMORY, *_UCX), benchmark, logged=True)
-        return _windows.one_sided(stack, benchmark, "sm,pt2pt", ("osc/rdma:sm", *_windows.IN_MEMORY), shared=True)
+        return _openmpi.one_sided(stack, benchmark, "sm,pt2pt", ("osc/rdma:sm", *_openmpi.IN_MEMORY), shared=True)
 
     def verbose(self, stack: Stack) -> Rendering:
         return _mpich.verbose() if stack.vendor == _mpich.VENDOR else _openmpi.verbose(("bml", "btl"))

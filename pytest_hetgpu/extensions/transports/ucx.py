@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pydantic import model_validator
 
 from pytest_hetgpu.extensions.runtimes.process.interface_names import kind_of
-from pytest_hetgpu.extensions.transports import _mpich, _openmpi, _windows
+from pytest_hetgpu.extensions.transports import _mpich, _openmpi
 from pytest_hetgpu.extensions.transports._mpi_log import MpiTransportParser
 from pytest_hetgpu.extensions.transports._netdev import netdev, nothing_up, only_loopback
 from pytest_hetgpu.extensions.transports._ucx_log import DEBUG, INFO
@@ -126,10 +126,10 @@ class Ucx(Transport):
         return _openmpi.pinned(stack, mca, env)
 
     def one_sided(self, stack: Stack, benchmark: bool) -> tuple[Rendering, OneSided]:
-        """Return `ucx` for Open MPI, whose worker has the same list; MPICH's windows use its network module."""
+        """Return `ucx` for Open MPI, whose worker has the same list; windows of MPICH use its network module."""
         if stack.vendor == _mpich.VENDOR:
             return _mpich.one_sided("ucx", self.components(), benchmark)
-        return _windows.one_sided(stack, benchmark, "ucx", self.components())
+        return _openmpi.one_sided(stack, benchmark, "ucx", self.components())
 
     @property
     def interface_setting(self) -> str:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from pytest_hetgpu.analysis.judge import judge
-from pytest_hetgpu.analysis.logs.incompatible import MOST
 from pytest_hetgpu.analysis.logs.parse import read_evidence
+from pytest_hetgpu.analysis.logs.versions import MOST
 from pytest_hetgpu.extensions.transports._mpi_log import MpiTransportParser
 from pytest_hetgpu.model.verdict import Kind, Verdict
 from tests.analysis.judges.judge_cases import evidence, job, result
