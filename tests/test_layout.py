@@ -46,8 +46,8 @@ PYTEST = {"newhooks", "plugin", "session"}
 WORLD = {"subprocess", "socket", "docker", "testinfra", "psutil"}
 BORDER = ("pytest_hetgpu.cluster.", "pytest_hetgpu.extensions.runtimes.", "pytest_hetgpu.remote.")
 
-LONGEST_FILE = 350
-LONGEST_FUNCTION = 50
+LONGEST_FILE = 500
+LONGEST_FUNCTION = 60
 
 
 class Import(NamedTuple):

@@ -66,8 +66,8 @@ def _with_ends(
 ) -> Evidence:
     """Return the evidence with the ranks whose program ended with 0, as they report it.
 
-    If the launcher and all ranks did, a launcher's report of another end is text that a program printed. The launcher's
-    exit code stands for all ranks in older logs.
+    If the launcher and all ranks did, a launcher's report of another end is text that a program printed. Ranks of older
+    logs report no ends: there the launcher's exit code counts.
     """
     ranks = frozenset(range(demand.ranks))
     if result.returncode == 0 and not any(start.exits for start in starts):

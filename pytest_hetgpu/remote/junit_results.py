@@ -88,7 +88,7 @@ def read(file: str) -> bytes:
 
 
 class Counts:
-    """What a suite claims in its attributes, and what it holds; -1: it claims nothing."""
+    """The numbers that a suite claims in its attributes; -1 for none."""
 
     def __init__(self, attributes: Dict[str, str], first: int) -> None:
         self.name = plain(attributes.get("name", ""))

@@ -180,6 +180,7 @@ def test_numbers_are_properties(folder: RunFolder) -> None:
         "seconds": "1.5",
         "busbw[1048576,float32]": "1.25",
         "latency[8,float32]": "15.5",
+        "units": "busbw=GB/s; latency=us",
     }
 
 

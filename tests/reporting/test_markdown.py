@@ -121,6 +121,7 @@ def test_a_good_run_has_nothing_to_act_on() -> None:
     assert "**Of 1 cell, 1 works.**" in text
     assert [line for line in text.split("\n") if line.startswith("## ")] == [
         "## What works, and what does not",
+        "## What was measured",
         "## How to read this",
     ]
 

@@ -1,7 +1,7 @@
 """Lines that programs themselves print, for parsers of all of them: per rank, bounded, and without our own records.
 
-A launcher that labels output puts the rank before each line. It forwards the output of a rank in chunks, so a label may
-stand inside a line, and the rest of a line may follow lines of other ranks:
+A launcher that labels output puts the rank before each line. It forwards the output of a rank in chunks. So a label may
+be inside a line, and the rest of a line may follow lines of other ranks:
 
     [1,2]<stdout>:first half[1,0]<stdout>:a line of rank 0
     [1,2]<stdout>: second half

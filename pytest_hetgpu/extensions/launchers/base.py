@@ -76,7 +76,7 @@ class Launcher(KeepsOldNames, abc.ABC):
     def labels(self, stack: Stack) -> str:
         """Return the form of the labels in output that is `labelled`, a name of `analysis/logs/output.py`.
 
-        Without labels the output of ranks cannot be told apart: the form is "".
+        "" means that it puts no labels, so that the ranks share one output.
         """
         return ""
 

@@ -26,6 +26,7 @@ def workload(kind: str, **settings: Any) -> Workload:
 
 # What must be said of foreign programs in any case.
 SAID: dict[str, dict[str, Any]] = {
+    "imb": {"benchmark": "PingPong"},
     "command": {"argv": ["true"], "check": False},
     "osu": {"program": "osu_bw"},
     "ucc_perftest": {"check": False},
