@@ -7,8 +7,8 @@
     [--server HOST:PORT]   rank 0 serves on that port, and the others wait until it does
     -- PROGRAM ARGS...     the command of the rank; with several, separated by `:::`, rank I takes the Ith or the last
 
-The program is a child of this process, which reports how it ended and then ends in the same way: a launcher may exit
-with 0 although a rank has failed. If the program is not found, a record lists the searched folders, and the rank exits
+The program is a child of this process, which reports how it ended and then ends in the same way. So a failure counts
+even if the launcher exits with 0. If the program is not found, a record lists the searched folders, and the rank exits
 with 127. Records are framed as in `records.py`. Needs Python 3.8 only.
 """
 
