@@ -283,7 +283,7 @@ def _fatal(fatal: InterpreterCrash) -> FailureMatch:
     """Return the interpreter's fatal error.
 
     It aborts after the message; faulthandler prints it when a signal ends the process. If the program's own code is not
-    in a function, the innermost frame says more: a script calls many libraries.
+    in a function, the innermost frame names the crash.
     """
     frames = fatal.frames[::-1]
     place = _place(frames)
