@@ -39,7 +39,7 @@ def test_a_workload_is_on_the_path_that_it_takes() -> None:
     assert listed("a library of its own") == own_layer | {"osu"}
     assert listed("PyTorch") == {name for name, kind in SHIPPED.items() if issubclass(kind, TorchWorkload)}
     assert listed("any of these") == {"command"}
-    assert listed("MPI windows") == {"osu"}
+    assert listed("MPI windows") == {"osu", "imb"}
     paired = {name for name, kind in SHIPPED.items() if issubclass(kind, SweepWorkload) and kind.paired}
     assert paired <= listed("messages")
     assert not paired & listed("collectives")

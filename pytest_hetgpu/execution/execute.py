@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pytest_hetgpu.analysis.logs.scan_result import ENDED_WITH
 from pytest_hetgpu.cluster import oom_kills
 from pytest_hetgpu.cluster.cluster import Cluster
 from pytest_hetgpu.cluster.leases.hold import lease_hosts
 from pytest_hetgpu.errors import LaunchError, ProvisionError
-from pytest_hetgpu.execution.failure_search import failure_search, search_file
 from pytest_hetgpu.execution.options import DEFAULTS, RunOptions
 from pytest_hetgpu.execution.output_limit import limited
 from pytest_hetgpu.extensions.runtimes.base import OnTimeout, TimeoutInfo, ignore
@@ -25,6 +25,9 @@ from pytest_hetgpu.store.files import PRIVATE
 from pytest_hetgpu.store.folder import RunFolder
 from pytest_hetgpu.store.journal import Journal
 from pytest_hetgpu.store.redaction.redact import redact, register_secrets
+
+if TYPE_CHECKING:
+    from pytest_hetgpu.execution.failure_search import FailureSearch
 
 COMMAND_NOT_FOUND = 127
 
@@ -59,9 +62,9 @@ def _recorded(job: Job, result: RunResult, folder: RunFolder, journal: Journal |
     ended = not (result.survivors or result.lost)
     result = replace(result, output=str(folder.publish(job.label, ended=ended)))
     raw = folder.raw(job.label)
-    if not result.refuted and raw.exists() and (search := failure_search(job)):
+    if not result.refuted and raw.exists() and (search := _failure_search(job)):
         # Redaction has changed the text that judges get.
-        result = replace(result, refuted=redact(search_file(search, raw)))
+        result = replace(result, refuted=redact(search.file(raw)))
     folder.write_job(job, result)
     if journal:
         journal.finished(job, result)
@@ -79,7 +82,7 @@ def _run(cluster: Cluster, folder: RunFolder, options: RunOptions) -> RunResult:
     short = left < job.timeout
     before, kills_before = cluster.traffic(), cluster.oom_kills()
     overdue: OnTimeout = ignore if short else partial(_look, cluster, output, folder.stacks(job.label))
-    search = failure_search(job)
+    search = _failure_search(job)
     searching = limited(output, options.output_limit, search.feed if search else bytes)
     with cluster.with_variables(), searching as finish:
         result = cluster.launcher.run(job.command, output=output, timeout=min(left, job.timeout), overdue=overdue)
@@ -95,6 +98,15 @@ def _run(cluster: Cluster, folder: RunFolder, options: RunOptions) -> RunResult:
         # `hetgpu explain` reads the status here, and so gives the answer that the judges give.
         _note(output, [f"{ENDED_WITH}{result.returncode}"])
     return result
+
+
+def _failure_search(job: Job) -> FailureSearch | None:
+    """Return the search for the pattern `failure` of a user's program; None for a job without one."""
+    if job.demand.external is None:
+        return None
+    from pytest_hetgpu.execution.failure_search import failure_search
+
+    return failure_search(job.demand.external)
 
 
 def never_started(job: Job, folder: RunFolder, journal: Journal, why: Sequence[str]) -> RunResult:

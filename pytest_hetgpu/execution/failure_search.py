@@ -8,7 +8,7 @@ from pathlib import Path
 from pytest_hetgpu.analysis.logs.output import LONGEST_SEARCHED, RankLines, shown
 from pytest_hetgpu.errors import NotHere
 from pytest_hetgpu.extensions.output_patterns import CommandSettings, compiled, search_failure
-from pytest_hetgpu.model.job import Job
+from pytest_hetgpu.model.external_program import ExternalProgram
 from pytest_hetgpu.model.program_output import OutputLine
 
 _BLOCK = 1 << 20
@@ -42,6 +42,13 @@ class FailureSearch:
             self._search(self._lines.finish())
         return self.found
 
+    def file(self, path: Path) -> str:
+        """Search a whole file and return `found`. Raises OSError."""
+        with path.open("rb") as log:
+            while block := log.read(_BLOCK):
+                self.feed(block)
+        return self.finish()
+
     def _search(self, lines: Iterator[tuple[int | None, bytes, int]]) -> None:
         for rank, raw, number in lines:
             if not self.found:
@@ -49,21 +56,12 @@ class FailureSearch:
                 self.found = search_failure(self._pattern, self._expression, OutputLine(text, number, rank, hidden))
 
 
-def failure_search(job: Job) -> FailureSearch | None:
-    """Return the search for a job, None if it has no pattern `failure`, or if this machine has no RE2."""
-    foreign = job.demand.external
-    if foreign is None or foreign.reader != "command":
+def failure_search(foreign: ExternalProgram) -> FailureSearch | None:
+    """Return the search for a program, None if it has no pattern `failure`, or if this machine has no RE2."""
+    if foreign.reader != "command":
         return None
     pattern = CommandSettings.model_validate_json(foreign.settings).failure
     try:
         return FailureSearch(pattern, foreign.labels) if pattern else None
     except NotHere:
         return None
-
-
-def search_file(search: FailureSearch, path: Path) -> str:
-    """Search a whole file and return the text of the first match. Raises OSError."""
-    with path.open("rb") as log:
-        while block := log.read(_BLOCK):
-            search.feed(block)
-    return search.finish()

@@ -183,7 +183,6 @@ OPTIONS = (
         "cells that the matrices may have, before any is made (default: 100000), or off",
         "N",
         "count",
-        same=True,
         may_be_off=True,
         least=1,
     ),

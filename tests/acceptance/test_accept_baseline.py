@@ -193,10 +193,10 @@ def test_a_further_launch_that_fails_is_told(
     pace("1.25")
     launcher = stacks / "openmpi-5" / "bin" / "mpirun"
     once = "HOME.joinpath('ran').exists() and sys.exit(7) or HOME.joinpath('ran').touch()"
-    launcher.write_text(launcher.read_text().replace("    given = dict(", f"    {once}\n    given = dict("))
+    launcher.write_text(launcher.read_text().replace("    given = variables()", f"    {once}\n    given = variables()"))
     done = run_pytest("--hetgpu-matrix", "demo.yaml", "--hetgpu-baseline", "latest")
     assert done.ret == 1
-    done.stdout.fnmatch_lines(["*error (new): it seemed slow, was launched again, and then failed: exit code 7"])
+    done.stdout.fnmatch_lines(["*error (new): it seemed slow, was launched again, and then failed: exit@7"])
     assert outcomes(latest()) == {"good": "error"}
 
 

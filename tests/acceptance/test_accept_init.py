@@ -32,7 +32,7 @@ def test_it_runs_at_once(pytester: pytest.Pytester, run_pytest: Callable[..., py
     assert done.returncode == 0, done.stderr
     assert "MPI       openmpi-5: Open MPI 5.0.11 in " in done.stdout
     assert done.stdout.splitlines()[-1] == "run it    pytest --hetgpu-matrix hetgpu.yaml"
-    ran = run_pytest("--hetgpu-matrix", "hetgpu.yaml", "-k", "auto and allreduce")
+    ran = run_pytest("--hetgpu-matrix", "hetgpu.yaml", "-k", "openmpi-5 and auto and allreduce")
     assert ran.ret == 0
     ran.assert_outcomes(passed=1)
 

@@ -133,9 +133,9 @@ def test_a_run_that_was_stopped_says_nothing_by_its_code(judged: Judged) -> None
 
 def test_wrong_usage_of_ucx_is_no_signal(judged: Judged) -> None:
     """Expect no signal: UCX's tools return -127, which is 129 and would be SIGHUP."""
-    text = greetings(library="") + "/usr/bin/ucx_perftest: invalid option -- 'V'\n"
+    text = greetings(library="") + "/usr/bin/ucx_perftest: invalid option -- 'Z'\n"
     text += "   Process name: [prterun-vm-1@1,1]\n   Exit code:    129\n"
-    program = foreign("ucx_perftest", "ucx_perftest", "-t", "tag_lat", "-V", layer="ucx")
+    program = foreign("ucx_perftest", "ucx_perftest", "-t", "tag_lat", "-Z", layer="ucx")
     found = judged(text, program, [MessagePoint(8, "uint8")], code=129)
     assert (found.kind, found.signature and found.signature.key) == (Kind.ERROR, "usage@ucx_perftest")
 

@@ -36,6 +36,8 @@ def outlasting_launchers(run: FinishedRun) -> tuple[str, ...]:
     They end after the launcher, and on a busy machine late. A program of the job with such a name is no launcher's. A
     process that even KILL did not end is not among them.
     """
+    if not run.result.survivors:
+        return ()
     started = {token.rpartition("/")[2] for token in run.job.command.argv[1:]}
     own = {name[:_LENGTH] for name in _launcher_processes() - started}
     found = ((one, _SURVIVOR.fullmatch(one)) for one in run.result.survivors)

@@ -197,14 +197,13 @@ def failures(path: Path, result: ScanResult, matches: Sequence[FailureMatch]) ->
     If the first is an abort, and the program printed its reason just before, that line is quoted. The launcher's exit
     code counts if nothing else shows a failure.
     """
-    read = result.reader(path)
     found = by_priority(explained(matches, result.course(path)), result.ranks, result.survived) if matches else ()
     found = found or result.exit_status
     if found and (early := _left_early(found[0], result)):
         return (early, *found)
     if not (found and found[0].key.startswith(_GAVE_UP)):
         return found
-    first = found[0]
+    first, read = found[0], result.reader(path)
     before = read(max(1, first.line - _BEFORE), first.line - 1)
     said = last_error(before, first.ranks[0] if len(first.ranks) == 1 else None)
     if said is None:

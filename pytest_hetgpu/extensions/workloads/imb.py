@@ -65,6 +65,10 @@ class Imb(ExternalWorkload):
         )
 
     @property
+    def one_sided(self) -> bool:
+        return self.settings.program.endswith("IMB-RMA")
+
+    @property
     def _sizeless(self) -> bool:
         return "barrier" in self.settings.benchmark.lower()
 

@@ -59,7 +59,7 @@ def test_data() -> None:
         assert rated.finding.kind is Kind.WRONG_RESULT
         assert rated.finding.why.startswith(told)
     (rated,) = DataJudge().evaluate(case(checks=counted))
-    assert rated.finding.why == "rank 1: 3 wrong elements at 8,float32; 1 more ranks or points"
+    assert rated.finding.why == "rank 1: 3 wrong elements at 8,float32; 1 more ranks, points or repeats"
     (rated,) = DataJudge().evaluate(case(checks={0: {POINTS[0]: 1}}))
     assert rated.finding.why == "rank 0: 1 wrong element at 8,float32"
 
