@@ -100,7 +100,8 @@ def _proof(job: Job) -> TransportLogReader:
 
 
 def _read(job: Job, result: RunResult, own: Sequence[MatchRule]) -> Evidence:
-    evidence = read_evidence(Path(result.output), proof=_proof(job), parsers=log_parsers(own))
+    labels = job.demand.external.labels if job.demand.external else ""
+    evidence = read_evidence(Path(result.output), proof=_proof(job), parsers=log_parsers(own), labels=labels)
     if job.demand.external is None:
         return evidence
     from pytest_hetgpu.analysis.program_output import with_program_output

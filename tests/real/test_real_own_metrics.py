@@ -91,7 +91,7 @@ def test_every_report_shows_them_and_the_history_keeps_them(own: Run, pytester: 
 @pytest.mark.parametrize(
     ("rule", "expected"),
     [
-        ("loop: 0.5", "slow: loop 1.00 s, expected at most 0.55 (0.5 +10 %) from own.yaml:*"),
+        ("loop: 0.5", "slow: loop 1 s, expected at most 0.55 (0.5 +10 %) from own.yaml:*"),
         ("rate: 300, tolerance: 0", "slow: rate 100 timesteps/s, expected at least 300 from own.yaml:*"),
     ],
 )

@@ -149,6 +149,11 @@ class OutputLines:
                 self.starts.setdefault(rank, _start(record))
 
 
+def without_labels(text: str, labels: str) -> str:
+    """Return a line of labelled output without the labels in it."""
+    return _LABELS[labels].sub(b"", text.encode(errors="replace")).decode(errors="replace")
+
+
 def shown(raw: bytes) -> tuple[str, str]:
     """Return a line as a terminal shows it, without colours and NULs, and the text before its last overwriting."""
     before, _, last = without_colours(raw).rstrip(b"\r\n").rpartition(b"\r")

@@ -102,8 +102,11 @@ def scan_log(
     proof: TransportLogReader | None = None,
     parsers: Sequence[LogParser] | None = None,
     texts: Iterable[str] = (),
+    labels: str = "",
 ) -> ScanResult:
     """Scan the log in `path` in one streaming pass. `texts` are those that will be searched for in its `parts`.
+
+    `labels` names the form of the labels that the launcher puts before lines, which `proof` gets without them.
 
     A log that is missing, empty, cut off, binary or of 1 GB gives a result, too; memory does not grow with its size.
     Raise OSError for an existing file that cannot be read.
@@ -115,7 +118,7 @@ def scan_log(
         Subscription(_RECORDS, lambda line: records.feed(line.raw), _RECORD_CONTEXT),
         *(_parsed(collector) for collector in (versions, incompatible, attempts, alarms, signs)),
     ]
-    subscriptions += [_proof_subscription(proof)] if proof else []
+    subscriptions += [_proof_subscription(proof, labels)] if proof else []
     subscriptions += [adapter.subscription for adapter in adapters]
     prefix = prefix_of(path)
     scan = Scan(subscriptions, DEBUG_NOISE, prefix, whole=proof is not None, texts=map(str.encode, texts))
@@ -153,7 +156,11 @@ def _exits(of_launcher: Sequence[RankExit], of_ranks: Sequence[RankExit]) -> tup
 
 
 def read_evidence(
-    path: Path, *, proof: TransportLogReader | None = None, parsers: Sequence[LogParser] | None = None
+    path: Path,
+    *,
+    proof: TransportLogReader | None = None,
+    parsers: Sequence[LogParser] | None = None,
+    labels: str = "",
 ) -> Evidence:
     """Scan the output in `path` for judges; `proof` is the transport's reader, `parsers` defaults to all.
 
@@ -161,7 +168,7 @@ def read_evidence(
     """
     from pytest_hetgpu.model.outcome import Evidence
 
-    result = scan_log(path, proof=proof, parsers=parsers)
+    result = scan_log(path, proof=proof, parsers=parsers, labels=labels)
     told = result.records
     signatures = failures(path, result, result.matches)
     fatal = {match.signature.key for match in result.matches if match.fatal}
@@ -232,11 +239,16 @@ def _connections(proof: TransportLogReader, carried: Iterable[str]) -> tuple[Con
     return tuple(sorted({*found, *(connection(UNKNOWN, (name,)) for name in carried)}))
 
 
-def _proof_subscription(reader: TransportLogReader) -> Subscription:
+def _proof_subscription(reader: TransportLogReader, labels: str) -> Subscription:
     def take(line: ScannedLine) -> None:
         reader.feed(line.text, line.number)
 
-    return Subscription(reader.triggers, take, getattr(reader, "context", 0))
+    def take_labelled(line: ScannedLine) -> None:
+        from pytest_hetgpu.analysis.logs.output import without_labels
+
+        reader.feed(without_labels(line.text, labels), line.number)
+
+    return Subscription(reader.triggers, take_labelled if labels else take, getattr(reader, "context", 0))
 
 
 class _Collector(Protocol):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_hetgpu.analysis.logs.output import OutputLines
+from pytest_hetgpu.analysis.logs.output import OutputLines, without_labels
 from pytest_hetgpu.analysis.logs.parse import DEBUG_NOISE
 from pytest_hetgpu.analysis.logs.scan import LONGEST_LINE
 
@@ -114,3 +114,16 @@ def test_a_line_that_is_too_long_is_told(tmp_path: Path) -> None:
     output = OutputLines(path, longest=100)
     assert "".join(line.text or "" for line in output.lines()) == "a" + "x" * 300 + "b"
     assert output.divided == 2
+
+
+@pytest.mark.parametrize(
+    ("labels", "text", "bare"),
+    [
+        ("open-mpi-5", "[1,0]<stdout>:   on-host:  all connections are tcp", "  on-host:  all connections are tcp"),
+        ("open-mpi-4", "[1,0]<stdout>:half[1,1]<stderr>: two", "half two"),
+        ("srun", " 3: 4: x", "4: x"),
+        ("torchrun", "[default1]:[rank1]: x", "[rank1]: x"),
+    ],
+)
+def test_what_a_reader_of_proofs_gets(labels: str, text: str, bare: str) -> None:
+    assert without_labels(text, labels) == bare
