@@ -54,11 +54,16 @@ def apply_expectations(run: FinishedRun, facts: Sequence[Finding], known: Collec
 
 
 def _outside(expectation: Expectation, facts: Sequence[Finding]) -> Finding | None:
-    """Return the first further fact that an expectation does not cover. Ranks that wait for a dead one may hang."""
+    """Return the first further fact that an expectation does not cover.
+
+    Two judges may report one failure, and ranks that wait for a dead one may hang.
+    """
     covered = {*expectation.kinds, Kind.PASSED, Kind.SKIPPED, Kind.SLOW}
     if facts and facts[0].kind is Kind.CRASH:
         covered |= {Kind.HANG, Kind.TIMEOUT}
-    return next((finding for finding in facts[1:] if finding.kind not in covered), None)
+    same = facts[0].signature if facts else None
+    others = (finding for finding in facts[1:] if same is None or finding.signature != same)
+    return next((finding for finding in others if finding.kind not in covered), None)
 
 
 def _passed(applicable: list[Expectation]) -> Ruling:

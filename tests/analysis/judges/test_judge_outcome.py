@@ -362,3 +362,12 @@ def test_an_expectation_is_met_only_if_nothing_else_was_found() -> None:
     assert f"expected crash {FRAMED}, and it came, with wrong_result besides: rank 0: 1 wrong element" in both.why
     either = expectation(Kind.CRASH, Kind.WRONG_RESULT)
     assert outcome(case({"expectations": (either,)}, **{**crashed, "checks": {0: wrong}})).verdict is Verdict.KNOWN
+
+
+def test_two_findings_of_one_failure_are_one() -> None:
+    cause = signature(Kind.ERROR, "not-built@MPI")
+    expected = expectation(Kind.TRANSPORT_UNAVAILABLE, signatures=("not-built@MPI",))
+    run = case(
+        {"expectations": (expected,)}, run={"returncode": 1}, signatures=(cause,), lacks=("backend mpi",), **BROKEN
+    )
+    assert (outcome(run).kind, outcome(run).verdict) == (Kind.TRANSPORT_UNAVAILABLE, Verdict.KNOWN)
