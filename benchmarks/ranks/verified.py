@@ -1,4 +1,4 @@
-"""What it costs to verify each timed iteration: `.venv/bin/python benchmarks/verified.py --before FOLDER STACK`.
+"""What it costs to verify each timed iteration: `.venv/bin/python benchmarks/ranks/verified.py --before FOLDER STACK`.
 
 FOLDER holds the rank programs (`pytest_hetgpu/remote`) of another checkout. Both run in turn on the prefix STACK. It
 prints the least and the median microseconds of an operation per size, and the seconds of whole runs.
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pytest_hetgpu.analysis.logs.records import RecordReader
 
-HERE = Path(__file__).resolve().parent.parent / "pytest_hetgpu" / "remote"
+HERE = Path(__file__).resolve().parents[2] / "pytest_hetgpu" / "remote"
 SIZES = "8,1024,16384,65536,262144,1048576,8388608"
 
 
