@@ -175,6 +175,8 @@ def judge_run(
     notes = _drop_repeated_reason(ruling.note, why, signature) if ruling.expectation else (why, ruling.note)
     ends = rank_outcomes(run, findings) if kind is not Kind.SKIPPED else ()
     of_speed, inconclusive = _speed_notes(run, findings)
+    # A library also logs the connections that windows would use.
+    windows = evidence.windows if job.demand.one_sided else ()
     return Outcome(
         kind=kind,
         verdict=ruling.verdict,
@@ -183,10 +185,8 @@ def judge_run(
         expectation=ruling.expectation,
         findings=findings,
         measurements=numbers(evidence),
-        transports=tuple(
-            sorted({*evidence.transports, *(name for one in evidence.windows for name in one.components)})
-        ),
-        carried=by_path(with_paths((*evidence.connections, *evidence.windows), job.nodes)),
+        transports=tuple(sorted({*evidence.transports, *(name for one in windows for name in one.components)})),
+        carried=by_path(with_paths((*evidence.connections, *windows), job.nodes)),
         stack=_stack(evidence),
         seconds=result.seconds,
         concerns=evidence.incompatible,
