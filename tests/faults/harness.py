@@ -24,7 +24,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 SEED = "HETGPU_FAULT_SEED"
-TOKEN = "HETGPU_FAULT_TOKEN"
+MARK = "HETGPU_FAULT_SITE"
 AT_NIGHT = pytest.mark.nightly(reason="`workers` does the same and more; `.ci/nightly faults` repeats both")
 CLEARED = 30.0
 """Seconds that a run's things may outlast it."""
@@ -122,7 +122,7 @@ class Site:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "HETGPU_"))}
         given = {name: os.environ[name] for name in os.environ if name.startswith("HETGPU_STACK")}
         engine = {"DOCKER_HOST": self.engine} if self.engine else {}
-        own = {"TMPDIR": str(self.temporary), "HETGPU_LEASES": str(self.temporary / "leases"), TOKEN: self.token}
+        own = {"TMPDIR": str(self.temporary), "HETGPU_LEASES": str(self.temporary / "leases"), MARK: self.token}
         return {**kept, "HETGPU_STACKS": str(ROOT / ".stacks"), **given, **engine, **own, **self.env}
 
     def argv(self, *options: str) -> tuple[str, ...]:
@@ -156,7 +156,7 @@ class Site:
         """What was started by this site's runs and lives: zombies do not."""
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error, OSError):
-                if process.environ().get(TOKEN) == self.token and process.status() != psutil.STATUS_ZOMBIE:
+                if process.environ().get(MARK) == self.token and process.status() != psutil.STATUS_ZOMBIE:
                     yield process
 
     def left(self, run: Path) -> list[str]:
