@@ -110,7 +110,7 @@ class Counts:
 
 def count(attributes: Dict[str, str], *names: str) -> int:
     """Return the sum of the attributes that are whole numbers; -1 without any."""
-    found = [int(attributes[name]) for name in names if attributes.get(name, "")[:9].isdecimal()]
+    found = [int(attributes[name]) for name in names if attributes.get(name, "").isdecimal()]
     return sum(found) if found else -1
 
 

@@ -57,7 +57,7 @@ DEBUG_NOISE = (
 # Key of the launcher's message about an abort. A separator and other ranks' output may precede it.
 _GAVE_UP = "MPI_Abort@"
 _BEFORE = 10
-_PEER_LOST = ("peer-lost@", "reset@", "closed@")
+_PEER_LOST = "peer-lost@"
 _MOST_NAMED = 5
 
 

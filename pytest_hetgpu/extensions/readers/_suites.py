@@ -128,11 +128,11 @@ class TapReader(SuiteReader):
 
     def finish(self) -> SuiteResult | None:
         documents = self._documents
-        if not any(document.tests for document in documents) and not self._failed:
+        if not documents and not self._failed:
             return None
         missing = sum(document.missing for document in documents) if self._kept <= _MOST_TESTS else 0
         planless = any(document.planned is None for document in documents)
-        beyond = any(number > (one.planned or number) for one in documents for number in one.tests)
+        beyond = any(one.planned is not None and max(one.tests, default=0) > one.planned for one in documents)
         if planless:
             self.unfinished = "the tests have no plan (1..N)"
         elif beyond:

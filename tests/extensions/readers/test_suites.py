@@ -146,6 +146,10 @@ def test_a_failure_on_every_rank_is_one() -> None:
         ("tap", (["1..2", "ok 1", "ok 2", "1..2", "ok 1"],), "1 of 4 planned tests did not run"),
         ("tap", (["ok 1", "ok 2", "1..2", "ok 1"],), "the tests have no plan (1..N)"),
         ("tap", (["1..1", "ok 1", "ok 2"],), "the tests have numbers beyond their plan (1..N)"),
+        ("tap", (["1..0 # SKIP no GPU", "ok 1"],), "the tests have numbers beyond their plan (1..N)"),
+        # A rank that began its suite, and ran none of it.
+        ("tap", (["1..2", "ok 1", "ok 2"], ["1..2"]), "2 of 2 planned tests did not run on rank 1"),
+        ("tap", (["1..1", "ok 1"], ["1..0 # SKIP only rank 0 has tests"]), ""),
         ("unittest", (["Ran 2 tests in 0.1s"],), "the tests did not end with `OK` or `FAILED`"),
         ("unittest", (["Ran 2 tests in 0.1s", "OK"], ["Ran 0 tests in 0.0s", "NO TESTS RAN"]), ""),
     ],
