@@ -17,12 +17,16 @@ LONGEST_TEXT = 200
 
 
 class Case:
-    """One test case: its name, and how it ended: `ok`, `not ok` or `skip`, with the first line of a message."""
+    """One test case: its name, and how it ended: `ok`, `not ok` or `skip`, with the first line of a message.
+
+    `of_assertions`: it has the form of Catch2 and doctest, whose suites count assertions instead of cases.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.ended = "ok"
         self.message = ""
+        self.of_assertions = False
 
 
 def remove(file: str) -> None:
@@ -100,7 +104,9 @@ class Counts:
         """Return which claim the cases inside contradict, "" without one."""
         failed = sum(case.ended == "not ok" for case in cases)
         where = f"suite {self.name}" if self.name else "a suite"
-        if self.tests > len(cases):
+        # Catch2 and doctest give the number of assertions (catch_reporter_junit.hpp; JUnitReporter of doctest.cpp).
+        of_assertions = bool(cases) and all(case.of_assertions for case in cases)
+        if self.tests > len(cases) and not of_assertions:
             return f"{where} claims {self.tests} tests and holds {len(cases)}"
         # A case may hold a failure of its test, and an error of its teardown.
         if self.failed > 0 and not failed:
@@ -131,6 +137,7 @@ class Reader:
             owner = attributes.get("classname", "")
             self._case = Case(plain(".".join(filter(None, (owner, attributes.get("name", ""))))) or "a test")
             self.cases.append(self._case)
+            self._case.of_assertions = attributes.get("status") == "run" and "result" not in attributes
             if attributes.get("status", "").lower() in ("notrun", "disabled"):
                 self._case.ended = "skip"
         elif name in ("failure", "error"):

@@ -114,6 +114,20 @@ def test_a_suite_that_contradicts_its_cases_is_no_success(tmp_path: Path, text: 
     assert lines == ["ok 1 - a", f"Bail out! JUnit file: {reason}", f"# {file}", "1..1"]
 
 
+@pytest.mark.parametrize(
+    "suite",
+    [
+        # Catch2 2.13 and doctest 2.4
+        '<testsuite name="t" errors="0" failures="0" tests="13" hostname="tbd" time="0.000">',
+        '<testsuite name="t" errors="0" failures="0" tests="5">',
+    ],
+)
+def test_a_suite_that_counts_assertions_passes(tmp_path: Path, suite: str) -> None:
+    file, made = tmp_path / "out.xml", tmp_path / "made.xml"
+    made.write_text(f'<testsuites>{suite}<testcase classname="t" name="adds" status="run"/></testsuite></testsuites>')
+    assert run(tmp_path, "--junit", str(file), "--", "cp", str(made), str(file)).lines == ["ok 1 - t.adds", "1..1"]
+
+
 def test_no_plain_file_is_not_read(tmp_path: Path) -> None:
     (tmp_path / "out.xml").mkdir()
     os.mkfifo(tmp_path / "pipe.xml")
