@@ -25,13 +25,13 @@ import itertools
 import os
 import platform
 import sys
-import time
 from typing import Any, Dict, Iterator, List, Sequence, Type
 
 import cores
 import mpi4py
 import numpy as np
 from accelerator import DriverDevice, open_device
+from iterations import Steps, measure
 from memory import KINDS, ON_DEVICE, DeviceMemory, GuardedMemory, ManagedMemory, Memory, same_bytes
 
 LEAVES_CORE = cores.prepare()
@@ -177,7 +177,8 @@ def run_point(operation: MpiOperation, point: SweepPoint, options: argparse.Name
     """Time the operation, and verify every result. Return this rank's number of wrong elements."""
     found: List[WrongElements] = []
     if operation.timed:
-        seconds = measure(operation, options, repeat, found)
+        steps = Steps(prepare, release, operation.comm.Barrier, nothing, wrong_elements)
+        seconds = measure(operation, options, repeat, found, steps)
         everyone = operation.comm.gather(seconds / options.iterations / operation.per_step)
         if everyone is not None:
             emit_row(Timing(operation.name, operation.ranks, options.iterations, repeat), point, everyone)
@@ -187,36 +188,6 @@ def run_point(operation: MpiOperation, point: SweepPoint, options: argparse.Name
     if found:
         emit_wrong(operation.rank, point, repeat, found[0])
     return sum(wrong.count for wrong in found)
-
-
-def measure(operation: MpiOperation, options: argparse.Namespace, repeat: int, found: List[WrongElements]) -> float:
-    """Time iterations on every rank, and add wrong elements to `found`. Return the seconds of all iterations.
-
-    Iterations run without a pause as long as each has a result of its own; then all results are verified. After the
-    first repeat, the connections exist. Only buffers are new, and one iteration on each warms them up.
-    """
-    comm, seconds, done = operation.comm, 0.0, 0
-    every = operation.with_results(options.iterations)
-    warmup = max(min(options.warmup, 1) if repeat else options.warmup, len(every) * bool(options.warmup))
-    while done < options.iterations:
-        part = every[: options.iterations - done]
-        if not done:
-            prepare(every)
-            for number in range(warmup):
-                every[number % len(every)].step()
-            release(every)
-        prepare(part)
-        steps = [one.step for one in part]
-        comm.Barrier()
-        started = time.perf_counter()
-        for step in steps:
-            step()
-        seconds += time.perf_counter() - started
-        release(part)
-        if operation.sweeps:
-            found += wrong_elements(part, done)
-        done += len(part)
-    return seconds
 
 
 def prepare(operations: Sequence[MpiOperation]) -> None:
@@ -231,6 +202,10 @@ def release(operations: Sequence[MpiOperation]) -> None:
     """End the guard of buffers."""
     for one in operations:
         one.guard(False)
+
+
+def nothing() -> None:
+    """Do nothing: a step of MPI returns when its data have arrived."""
 
 
 def wrong_elements(operations: Sequence[MpiOperation], first: int = 0) -> Iterator[WrongElements]:

@@ -11,11 +11,11 @@ from __future__ import annotations
 import argparse
 import itertools
 import sys
-import time
 from typing import Dict, Iterator, List, Sequence
 
 import torch
 import torch.distributed as dist
+from iterations import Steps, measure
 from records import SweepPoint, Timing, WrongElements, emit_checks, emit_row, emit_wrong, positive_numbers
 from torch_operations import OPERATIONS, PERIODS, TorchOperation, highest
 from torch_world import ProcessGroup, join, leave, parse_dtype
@@ -82,7 +82,8 @@ def run_point(operation: TorchOperation, point: SweepPoint, options: argparse.Na
     """Time the operation, and verify every result. Return this rank's number of wrong elements."""
     world = operation.world
     found: List[WrongElements] = []
-    seconds = measure(operation, options, repeat, found)
+    steps = Steps(fill, release, world.meet, world.synchronize, wrong_elements)
+    seconds = measure(operation, options, repeat, found, steps)
     everyone = times_of_all(world, seconds / options.iterations / operation.per_step)
     if world.rank == 0:
         emit_row(Timing(operation.name, world.ranks, options.iterations, repeat), point, everyone)
@@ -94,34 +95,8 @@ def run_point(operation: TorchOperation, point: SweepPoint, options: argparse.Na
     return sum(wrong.count for wrong in found)
 
 
-def measure(operation: TorchOperation, options: argparse.Namespace, repeat: int, found: List[WrongElements]) -> float:
-    """Time iterations on every rank, and add wrong elements to `found`. Return the seconds of all iterations.
-
-    Iterations run without a pause as long as each has a result of its own; then all results are verified.
-    """
-    world, seconds, done = operation.world, 0.0, 0
-    every = operation.with_results(options.iterations)
-    warmup = max(min(options.warmup, 1) if repeat else options.warmup, len(every) * bool(options.warmup))
-    while done < options.iterations:
-        part = every[: options.iterations - done]
-        if not done:
-            fill(every)
-            for number in range(warmup):
-                every[number % len(every)].step()
-        fill(part)
-        steps = [one.step for one in part]
-        world.synchronize()
-        world.barrier()
-        world.synchronize()
-        started = time.perf_counter()
-        for step in steps:
-            step()
-        world.synchronize()
-        seconds += time.perf_counter() - started
-        if operation.sweeps:
-            found += wrong_elements(part, done)
-        done += len(part)
-    return seconds
+def release(_: Sequence[TorchOperation]) -> None:
+    """Do nothing: tensors are not guarded."""
 
 
 def fill(operations: Sequence[TorchOperation]) -> None:

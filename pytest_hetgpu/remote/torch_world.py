@@ -82,6 +82,12 @@ class ProcessGroup(NamedTuple):
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
 
+    def meet(self) -> None:
+        """Wait for all ranks, with no work left on an accelerator."""
+        self.synchronize()
+        self.barrier()
+        self.synchronize()
+
     def barrier(self) -> None:
         """Wait for all ranks; NCCL needs the device for that."""
         if self.backend == "nccl":

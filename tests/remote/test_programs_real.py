@@ -13,7 +13,7 @@ import pytest
 from pytest_hetgpu.model.records import MessagePoint
 from tests.remote.mpi_runs import PROGRAMS, Mpirun, both_transports
 
-OURS = {"accelerator", "cores", "harness", "memory", "operations", "records"}
+OURS = {"accelerator", "cores", "harness", "iterations", "memory", "operations", "records"}
 OURS |= {"junit_results", "torch_operations", "torch_profile", "torch_training", "torch_world"}
 OURS |= {"tcp_probe_iperf3", "tcp_probe_network", "tcp_probe_streams", "segments"}
 

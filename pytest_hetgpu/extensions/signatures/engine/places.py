@@ -27,7 +27,7 @@ _COMMUNICATION = lazy(
     r"|ibverbs|rdmacm|mlx\w+|[nr]ccl\w*|nccl-net\w*)(?:-[\d.]+)?|mca_\w+|MPI(?:\.[\w-]+)*)\.so"
 )
 # Functions that run a program or import a module, as stack lines of earlier releases have them.
-_MACHINERY = frozenset(("call_with_frames_removed", "run_code", "run_module_as_main", "harness.py"))
+_MACHINERY = frozenset(("call_with_frames_removed", "run_code", "run_module_as_main", "harness.py", "iterations.py"))
 
 
 class StackFrame(NamedTuple):
@@ -43,8 +43,8 @@ class StackFrame(NamedTuple):
 
 
 def is_machinery(function: str, place: str) -> bool:
-    """Return whether a function, at a place `FILE:LINE`, is of the import system or of `harness.py`, by name alone."""
-    return function.strip("_") in _MACHINERY or place.partition(":")[0] == "harness.py"
+    """Return whether a function, at a place `FILE:LINE`, is of the import system or of our sweeps, by name alone."""
+    return function.strip("_") in _MACHINERY or place.partition(":")[0] in _MACHINERY
 
 
 def is_shallow(frames: Sequence[StackFrame]) -> bool:
