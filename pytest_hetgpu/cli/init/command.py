@@ -141,7 +141,7 @@ def _environment(stack: Stack | None) -> Environment:
 
 def _stack(stack: Stack, environment: Environment) -> FoundStack:
     unusable = mpi4py_advice(stack)
-    transports = transports_of(stack.vendor, environment) if stack.vendor != "PyTorch" and not unusable else ()
+    transports = () if unusable else transports_of(stack.vendor, environment)
     return FoundStack(stack.name, f"{stack.vendor} {stack.version}", stack.prefix, transports, stack.torch, unusable)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pytest_hetgpu.model.facts import Environment
 
-OPEN_MPI = "Open MPI"
+OPEN_MPI, PYTORCH = "Open MPI", "torch"
 _PLATFORMS = ("cuda", "rocm")
 
 
@@ -65,7 +65,10 @@ def transports_of(vendor: str, environment: Environment) -> tuple[str, ...]:
     """Return the names of the transports that an MPI has, by the facts about it; `auto` is in each.
 
     `shm` is in each but MPICH whose only device is ch4:ucx: it is built without shared memory of its own.
+    PyTorch by itself has no MPI, and so none.
     """
+    if vendor == PYTORCH:
+        return ()
     providers = environment.items("libfabric.providers")
     if vendor == OPEN_MPI:
         pml = environment.items("openmpi.pml")

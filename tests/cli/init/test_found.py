@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_hetgpu.cli.init.found import FoundGpus, Partition, gpus_of, partitions_of, transports_of
+from pytest_hetgpu.extensions.stacks.pytorch import PyTorch
 from pytest_hetgpu.model.facts import Environment, absent, found
 
 OPEN_MPI = {
@@ -27,6 +28,10 @@ def test_an_mpi_has_the_transports_of_its_components() -> None:
     asked = {**debian, "mpich.configure": found("--with-device=ch4:ucx --with-ch4-shmmods=posix")}
     assert transports_of("MPICH", Environment(asked)) == ("auto", "shm", "ucx-tcp")
     assert transports_of("MPICH", Environment()) == ("auto", "shm")
+
+
+def test_pytorch_by_itself_has_no_mpi() -> None:
+    assert transports_of(PyTorch.vendor, Environment(OPEN_MPI)) == ()
 
 
 @pytest.mark.parametrize(
