@@ -31,9 +31,11 @@ def mapped(session: Session) -> tuple[list[psutil.Process], set[str]]:
     """The ranks that run, once each has mapped a segment of MPICH, and the names of these."""
 
     def look() -> tuple[list[psutil.Process], set[str]] | None:
-        ranks = session._those(lambda p: "PMI_RANK" in p.environ() and "python" in p.name()) or []
-        found = [{Path(one.path).name for one in rank.memory_maps() if "mpich_shm_" in one.path} for rank in ranks]
-        return (ranks, set().union(*found)) if len(ranks) == 2 and all(found) else None
+        # The parent that reports a rank's end has the rank's variables as well, and maps nothing.
+        started = session._those(lambda p: "PMI_RANK" in p.environ() and "python" in p.name()) or []
+        maps = {one: {Path(m.path).name for m in one.memory_maps() if "mpich_shm_" in m.path} for one in started}
+        ranks = [one for one, names in maps.items() if names]
+        return (ranks, set().union(*maps.values())) if len(ranks) == 2 else None
 
     def quietly() -> tuple[list[psutil.Process], set[str]] | None:
         try:
