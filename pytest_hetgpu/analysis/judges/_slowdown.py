@@ -3,9 +3,10 @@
 Each number counts as a cost, of which less is better: a time as it is, a rate as its reciprocal.
 
 One launch decides nothing: its repeats share connections, cores and the machine's other load. A cell that seems slow is
-therefore launched again. It is slow only if the same points are slow in every launch, by more than the tolerance and
-more than either side scatters. The probability of chance over all points of a reference must also be at most `SURE`.
-Superbench repeats before a verdict, too, with the same filter for outliers. The tests are those of `significance.py`.
+therefore launched again. It is slow only if the same points are slow in every launch, by more than the tolerance. They
+must also be slower by more than either side scatters, or in every repeat by a factor of `GROSS`. The probability of
+chance over all points of a reference must be at most `SURE`. Superbench repeats before a verdict, too, with the same
+filter for outliers. The tests are those of `significance.py`.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from pytest_hetgpu.model.thresholds import Threshold
 
 SURE = 0.01
 """Largest p at which a slowdown counts."""
+GROSS = 2.0
+"""Factor above the highest tolerated cost at which scatter is no doubt any more."""
 FEWEST_LAUNCHES = 2
 ENOUGH_LAUNCHES = 3
 ENOUGH_SAMPLES = 15
@@ -88,7 +91,10 @@ class SpeedComparison:
         got, expected = self.got, self.expected
         if not (self.beyond and got and expected):
             return 1.0
-        if got.middle - expected.middle <= max(got.high - got.low, expected.high - expected.low):
+        scatter = max(got.high - got.low, expected.high - expected.low)
+        # Costs that are many times too high may scatter by more than they are too high: all of them are.
+        gross = got.low > GROSS * self.limit.worst(expected.high)
+        if not gross and got.middle - expected.middle <= scatter:
             return 1.0
         before = within_fences(self._before)
         if len(before) < FEWEST:

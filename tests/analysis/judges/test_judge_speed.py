@@ -136,6 +136,18 @@ def test_what_scatters_too_much_passes_with_a_note() -> None:
     assert note.endswith("; it scatters too much to decide")
 
 
+def test_scatter_is_no_doubt_where_every_repeat_is_many_times_too_slow() -> None:
+    # 5 to 10 GB/s in each of eight launches of one repeat, where 9000 GB/s were expected.
+    wanted = {LARGE: (Threshold("busbw", "m.yaml:8", (9000.0,), "GB/s", tolerance=0.1),)}
+
+    def once(seconds: float) -> FinishedRun:
+        rows = (Row("allreduce", LARGE, 2, 20, seconds),)
+        return case({"points": (LARGE,), "limits": wanted}, None, rows=rows, checks={0: {LARGE: 0}, 1: {LARGE: 0}})
+
+    first, *further = [once(1e-4 * share) for share in (1.0, 3.4, 1.2, 1.0, 3.3, 1.1, 2.9, 3.0)]
+    assert outcome(first, *further).kind is Kind.SLOW
+
+
 def test_versions_that_changed_are_named() -> None:
     before = {"openmpi": "5.0.10", "stack": "openmpi-5", "ucx": "1.18"}
     again = launch({LARGE: 1.25}, before=before, facts={"stack": "openmpi-5"})
