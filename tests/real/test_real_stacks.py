@@ -147,8 +147,11 @@ def test_any_member_may_carry_where_the_matrix_says_so(cell: Cell) -> None:
     assert (outcome.verdict.value, outcome.why, outcome.carried) == ("ok", "", {"on-host": ("ucx/tcp",)})
 
 
-def test_of_shared_memory_and_tcp_shared_memory_carries(cell: Cell) -> None:
+def test_of_shared_memory_and_tcp_shared_memory_carries(cell: Cell, stack: str) -> None:
     outcome = cell("ucx-posix-tcp")
+    if stack.endswith("-system") and "UCX before 1.16" in outcome.why:  # that of Debian 12 does not log its large lanes
+        assert outcome.kind.value == "unknown"
+        return
     assert (outcome.verdict.value, outcome.why) == ("ok", "")
     assert "ucx/posix" in outcome.carried["on-host"]
 
