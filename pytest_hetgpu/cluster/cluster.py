@@ -114,6 +114,28 @@ class Cluster:
                 found[node.name] = sum(counts)
         return found
 
+    def hca_traffic(self) -> dict[str, int]:
+        """Return the most bytes that each node's HCA can have received and sent, by node, if its HCA counts them.
+
+        Counters of data are in units of 4 bytes (InfiniBand Architecture Specification, PortCounters). Virtual
+        functions may have them and never count. Soft-RoCE counts packets, each of at most 4096 bytes of data.
+        """
+        found = {}
+        for member, node in self._members():
+            ports = [name.partition(":") for name in (node.hardware.fabric.hca or "").split(",") if name]
+            folders = [f"/sys/class/infiniband/{hca}/ports/{port or 1}" for hca, _, port in ports]
+            units = {f"{one}/counters/port_{way}_data": 4 for one in folders for way in ("rcv", "xmit")}
+            units |= {f"{one}/hw_counters/{way}_pkts": 4096 for one in folders for way in ("rcvd", "sent")}
+            try:
+                texts = member.read(list(units)) if units else {}
+            except ProvisionError:
+                continue
+            counts = {path: int(text) for path, text in texts.items() if text and text.strip().isdigit()}
+            soft = any(units[path] == 4096 for path in counts)
+            if soft or any(counts.values()):
+                found[node.name] = sum(count * units[path] for path, count in counts.items())
+        return found
+
     def unplugged(self) -> tuple[str, ...]:
         """Return interfaces that the job uses between its nodes and that have disappeared: `eth0 of node1 is gone`.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -80,7 +80,7 @@ def _run(cluster: Cluster, folder: RunFolder, options: RunOptions) -> RunResult:
         _note(output, [f"hetgpu: not started: {why}"])
         return RunResult(job.command.argv, None, str(output), time.time(), 0.0, timed_out=True, spent=why)
     short = left < job.timeout
-    before, kills_before = cluster.traffic(), cluster.oom_kills()
+    before, hca_before, kills_before = cluster.traffic(), cluster.hca_traffic(), cluster.oom_kills()
     overdue: OnTimeout = ignore if short else partial(_look, cluster, output, folder.stacks(job.label))
     search = _failure_search(job)
     searching = limited(output, options.output_limit, search.feed if search else bytes)
@@ -90,7 +90,7 @@ def _run(cluster: Cluster, folder: RunFolder, options: RunOptions) -> RunResult:
     if search:
         result = replace(result, refuted=redact(search.finish()))
     spent = options.budget.why if short and result.timed_out else ""
-    result = _settled(cluster, replace(result, spent=spent, left_out=left_out), before)
+    result = _settled(cluster, replace(result, spent=spent, left_out=left_out), before, hca_before)
     after = cluster.oom_kills()
     killed = [oom_kills.describe(node, count, after.get(node)) for node, count in kills_before.items()]
     _note(output, [line for line in killed if line])
@@ -129,15 +129,20 @@ def _look(cluster: Cluster, output: Path, kept: Path, overdue: TimeoutInfo) -> N
     stack_dump.record(overdue, cluster.stack_dumpers(), output, cluster.job.demand.ranks, kept)
 
 
-def _settled(cluster: Cluster, result: RunResult, before: dict[str, int]) -> RunResult:
+def _settled(
+    cluster: Cluster, result: RunResult, before: Mapping[str, int], hca_before: Mapping[str, int]
+) -> RunResult:
     """Return the result with the observations of the nodes: traffic, survivors, lost nodes and interfaces."""
     after = cluster.traffic() if before else {}
     moved = {node: count - before[node] for node, count in after.items() if node in before}
+    # An HCA that had counted nothing before may not have been known to count.
+    hca = {node: count - hca_before.get(node, 0) for node, count in cluster.hca_traffic().items()}
     survivors, lost = cluster.sweep()
     unplugged = cluster.unplugged() if result.returncode or result.timed_out else ()
     _note(Path(result.output), [f"hetgpu: {why}" for why in (*lost, *(f"interface {one}" for one in unplugged))])
     survivors = (*result.survivors, *survivors)
-    return replace(result, survivors=survivors, lost=lost, unplugged=unplugged, traffic=moved, wire=cluster.link)
+    result = replace(result, survivors=survivors, lost=lost, unplugged=unplugged, wire=cluster.link)
+    return replace(result, traffic=moved, hca_traffic=hca)
 
 
 def _launcher_gone(job: Job, result: RunResult) -> bool:

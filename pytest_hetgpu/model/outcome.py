@@ -77,6 +77,7 @@ class RunResult:
         survivors: processes that outlived their launcher and had to be stopped.
         lost: nodes out of reach at the end, with the reason.
         traffic: bytes that each node's fabric interface moved during the run.
+        hca_traffic: most bytes that each node's HCA can have moved by its own counters, where it has some.
         wire: bandwidth between the nodes, None if it was not measured.
         spent: reason why the run had to end before its own time limit.
         left_out: number of output bytes that were not kept.
@@ -111,6 +112,7 @@ class RunResult:
     frameless: str = ""
     full: tuple[str, ...] = ()
     refuted: str = ""
+    hca_traffic: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def signal(self) -> int | None:

@@ -14,6 +14,7 @@ from pytest_hetgpu.analysis.judges.rdma import _placed as placed
 from pytest_hetgpu.extensions.transports.ucx import Ucx, UcxSettings
 from pytest_hetgpu.model.job import Fabric, Hardware, Job, Node
 from pytest_hetgpu.model.records import MessagePoint, Row
+from pytest_hetgpu.model.transport_classes import OFF_HOST, RDMA, RequiredClass
 from pytest_hetgpu.model.verdict import Kind
 from tests.analysis.judges.judge_cases import evidence, job, result
 
@@ -41,9 +42,10 @@ def case(
     operation: str = "allreduce",
     point: MessagePoint = BIG,
     iterations: int = 20,
+    hca: dict[str, int] | None = None,
 ) -> FinishedRun:
     rows = (Row(operation, point, asked.demand.ranks, iterations, 0.1),)
-    return FinishedRun(asked, result(traffic=traffic), evidence(rows=rows))
+    return FinishedRun(asked, result(traffic=traffic, hca_traffic=hca or {}), evidence(rows=rows))
 
 
 def said(*args: Any, **kwargs: Any) -> list[tuple[Kind, Precedence]]:
@@ -78,6 +80,28 @@ def test_nothing_counted_proves_nothing() -> None:
     )
     assert said(wired(*TWO, netdev=None), {"node0": 0}) == [UNPROVEN]
     assert said(wired(*TWO), {"node0": 4200 * MB}) == [UNPROVEN, UNUSED]
+
+
+def test_the_counters_of_an_hca_decide_where_it_has_some() -> None:
+    # Packets of Soft-RoCE pass the interface as well.
+    assert said(wired(*TWO), THROUGH_TCP, hca={"node0": 4200 * MB, "node1": 4200 * MB}) == []
+    assert said(wired(*TWO), THROUGH_TCP, hca={"node0": 4200 * MB}) == [UNUSED]
+    (rated,) = RdmaJudge().evaluate(
+        case(wired(*TWO), {}, point=MessagePoint(8, "float32"), hca={"node0": 0, "node1": 4096})
+    )
+    assert (rated.finding.kind, rated.precedence) == UNUSED
+    assert rated.finding.why == (
+        "RDMA was not used: the HCA of node0 moved at most 0 MB, while the ranks there had to move 320 bytes"
+    )
+
+
+def test_beside_tcp_an_hca_must_carry_a_tenth() -> None:
+    asked = wired(
+        *TWO,
+        transports=("ucx/rc_*", "ucx/tcp"),
+        duties={OFF_HOST: RequiredClass(RDMA, ("rc", "tcp"), ("rc",), ("ucx/rc_*",))},
+    )
+    assert said(asked, THROUGH_TCP, hca={"node0": 500 * MB, "node1": 300 * MB}) == [UNUSED]
 
 
 def test_a_run_is_judged_by_it() -> None:
