@@ -23,6 +23,7 @@ def crash(detail: str, frame: str) -> str:
     return f"{CAUGHT.format(detail)}\n{TRACE.format(frame)}"
 
 
+NO_TRANSPORT = "[1795759857.255815] [vm2:465  :0]  select.c:657  UCX  ERROR   no {} transport to <no debug data>: Unsupported operation"
 LOGS = {
     "ucx-no-large-bar": crash(
         "invalid permissions for mapped object at address 0x7f3",
@@ -49,6 +50,11 @@ LOGS = {
         "transport/net_ib.cc:789", "NET/IB : Got completion with error 5, opcode 0, len 0, vendor err 249", 6
     ),
     "ucx-memory-not-lockable": f"{UCX}ibv_create_cq(cqe=4096) failed: Cannot allocate memory\n{ENDED}",
+    "ucx-empty-gid": "[1795759720.567921] [vm1:236  :0]       ib_device.c:1337 UCX  DIAG  invalid gid[7] on rxe0:1\n"
+    f"{NO_TRANSPORT.format('active messages')}",
+    "ucx-no-such-device": "[1795759853.140835] [vm1:414  :0]     ucp_context.c:1381 UCX  WARN  network device 'rxe9:1' is "
+    f"not available, please use one or more of: 'eth0'(tcp), 'lo'(tcp), 'rxe0:1'(ib)\n{NO_TRANSPORT.format('active messages')}",
+    "ucx-no-auxiliary-transport": NO_TRANSPORT.format("auxiliary"),
     "mpich-ucx-registration": f"{UCX}ibv_reg_mr(address=0x7f, length=8192, access=0xf) failed: Cannot allocate memory\nAbort(1) on node 0 (rank 0 in comm 0): Fatal error in internal_Send: Other MPI error, error stack:\ninternal_Send(1): MPI_Send failed\nMPIDI_UCX_send(205): returned failed request in UCX netmod(ucx_send.h 205 MPIDI_UCX_send Input/output error)",
     "nccl-shm-too-small": NCCL.format(
         "misc/shmutils.cc:87",
