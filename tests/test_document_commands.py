@@ -78,8 +78,8 @@ def parse(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Parse:
             assert rest[0] in ("run", "test", "stack")
             if rest[0] != "stack":
                 parse_one(("pytest", *rest[1:]))
-        elif script.endswith("/cluster.py"):
-            parse_one(rest)
+        elif script.endswith(("/cluster.py", "/lab.py")):
+            parse_one(rest[1:] if rest[0] == "up" else rest)
         else:
             assert [word for word in rest if word.startswith("--") and f'"{word}"' not in text] == []
 

@@ -1,0 +1,1 @@
+"""A real RoCE network in guests, for tests."""
