@@ -44,6 +44,6 @@ Host node1
   ServerAliveInterval 15
 END
 status=0
-timeout 15 docker exec hetgpu-containers-same-node0 mpirun --allow-run-as-root --prtemca plm_ssh_agent 'ssh -F /tmp/hetgpu/ssh_config' --prtemca prte_if_include eth0 --bind-to none --mca ompi_display_comm mpi_init --mca opal_common_ucx_devices any --mca opal_common_ucx_tls any --mca pml ucx -np 2 -H node0:1,node1:1 env UCX_LOG_LEVEL=info UCX_NET_DEVICES=eth0 UCX_TLS=tcp,self python3 -m mpi4py /tmp/hetgpu/programs/guarded_send.py --sizes 64 --dtypes float32 --memory guarded --iterations 1 --warmup 0 || status=$?
+timeout 15 docker exec hetgpu-containers-same-node0 mpirun --allow-run-as-root --prtemca plm_ssh_agent 'ssh -F /tmp/hetgpu/ssh_config' --prtemca prte_if_include eth0 --bind-to none --mca coll '^acoll,fca,hcoll,sm,smdirect,xhc' --mca ompi_display_comm mpi_init --mca opal_common_ucx_devices any --mca opal_common_ucx_tls any --mca pml ucx -np 2 -H node0:1,node1:1 env UCX_LOG_LEVEL=info UCX_NET_DEVICES=eth0 UCX_TLS=tcp,self python3 -m mpi4py /tmp/hetgpu/programs/guarded_send.py --sizes 64 --dtypes float32 --memory guarded --iterations 1 --warmup 0 || status=$?
 echo "ended with exit code $status"
 exit $status
