@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import os
 import shlex
 import shutil
@@ -29,6 +30,8 @@ from pathlib import Path
 STACKS = Path(os.environ.get("HETGPU_STACKS") or Path(__file__).resolve().parents[2] / ".stacks")
 _PROGRAMS = "qemu-system-x86_64 busybox cpio depmod rdma ibv_devinfo sshd ssh ssh-keygen ip dpkg-deb setpriv nsenter"
 _PACKAGES = "qemu-system-x86 busybox-static cpio kmod rdma-core ibverbs-utils ibverbs-providers openssh-server iproute2"
+_NAME = "hetgpu-lab-"
+_NUMBERS = itertools.count()  # of the labs of this process
 BOOT = 180.0
 """Seconds in which a guest is ready, on the slowest machine."""
 _PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin:/usr/local/sbin"
@@ -159,10 +162,11 @@ class Guest:
     def watch(self) -> None:
         """Read the console until the guest ends."""
         assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self.console.append(line.decode(errors="replace").rstrip())
-            if "lab-ready" in self.console[-1]:
-                self.ready.set()
+        with self.process.stdout as console:
+            for line in console:
+                self.console.append(line.decode(errors="replace").rstrip())
+                if "lab-ready" in self.console[-1]:
+                    self.ready.set()
         self.ready.set()  # nobody need wait any longer
 
     def await_ready(self, seconds: float) -> None:
@@ -236,7 +240,7 @@ class Lab:
             (folder / name).write_text(f"#!/bin/sh\n{line}\n")
             (folder / name).chmod(0o755)
         (folder / "guest.sh").write_text(_GUEST.format(folder=folder, network=self.network, stacks=STACKS))
-        device, inside = f"lab{os.getpid()}", ("ip", "-n", self.namespace)
+        device, inside = self.namespace.replace(_NAME, "l"), ("ip", "-n", self.namespace)
         _call("ip", "netns", "add", self.namespace)
         _call(*inside, "link", "add", "lab", "up", "type", "bridge")
         _call("ip", "link", "add", device, "up", "type", "veth", "peer", "name", "host", "netns", self.namespace)
@@ -298,11 +302,15 @@ def _free_network() -> str:
 
 
 def remove_dead() -> None:
-    """Remove the networks of labs whose process is gone: SIGKILL ends guests with their lab, and leaves these."""
-    for name in _call("ip", "netns", "list").split():
-        pid = name.removeprefix("hetgpu-lab-")
-        if pid != name and pid.isdecimal() and not Path(f"/proc/{pid}").exists():
-            _call("ip", "netns", "del", name)
+    """Remove what labs left whose process was killed: their networks and folders. Their guests ended with them."""
+    networks = _call("ip", "netns", "list").split()
+    folders = [path.name for path in Path(tempfile.gettempdir()).glob(f"{_NAME}*")]
+    for name in (*networks, *folders):
+        pid = name.removeprefix(_NAME).partition("-")[0]
+        if name.startswith(_NAME) and pid.isdecimal() and not Path(f"/proc/{pid}").exists():
+            if name in networks:
+                _call("ip", "netns", "del", name)
+            shutil.rmtree(Path(tempfile.gettempdir(), name), ignore_errors=True)
 
 
 @contextlib.contextmanager
@@ -312,8 +320,8 @@ def running(nodes: int = 2, *, memory: int = 1500, seconds: float = BOOT) -> Ite
         raise RuntimeError(lack)
     made = kernel()
     remove_dead()
-    with tempfile.TemporaryDirectory(prefix="hetgpu-lab-") as text:
-        lab = Lab(Path(text), f"hetgpu-lab-{os.getpid()}", made, _free_network())
+    with tempfile.TemporaryDirectory(prefix=f"{_NAME}{os.getpid()}-") as text:
+        lab = Lab(Path(text), f"{_NAME}{os.getpid()}-{next(_NUMBERS)}", made, _free_network())
         try:
             lab.prepare()
             for guest in [lab.boot(number, memory=memory) for number in range(1, nodes + 1)]:

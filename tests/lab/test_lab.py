@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -66,15 +66,17 @@ def test_the_gid_index_is_that_of_the_documents_command(guests: roce.Lab, tmp_pa
 def test_a_guest_that_does_not_boot_is_named_and_leaves_nothing(lacking: Callable[[str, str], None]) -> None:
     if lack := roce.lacks():
         lacking("lab", lack)
+    before = _running()
     named = re.compile(r"guest vm1 .*; its console ends:", re.DOTALL)
     with pytest.raises(RuntimeError, match=named), roce.running(1, memory=40, seconds=60):
         pass
-    assert _left(os.getpid()) == []
+    assert _running() == before
 
 
 def test_guests_end_with_a_lab_that_is_killed(lacking: Callable[[str, str], None], tmp_path: Path) -> None:
     if lack := roce.lacks():
         lacking("lab", lack)
+    before = _running()
     command = (sys.executable, "-u", ROOT / "tests/lab/lab.py", "up", "--nodes", "1")
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as lab:
         assert lab.stdout is not None
@@ -84,10 +86,12 @@ def test_guests_end_with_a_lab_that_is_killed(lacking: Callable[[str, str], None
     assert guests
     psutil.wait_procs(guests, 10)
     roce.remove_dead()
-    assert _left(lab.pid) == []
+    assert _running() == before
 
 
-def _left(pid: int) -> list[str]:
+def _running() -> set[str]:
+    """The networks, folders and guests of all labs of this machine."""
     names = subprocess.run(("ip", "netns", "list"), capture_output=True, text=True, check=True).stdout.split()
-    guests = [str(one.pid) for one in psutil.process_iter(["name"]) if "qemu" in one.name() and one.ppid() in (1, pid)]
-    return [name for name in names if name == f"hetgpu-lab-{pid}"] + guests
+    names += [path.name for path in Path(tempfile.gettempdir()).glob("hetgpu-lab-*")]
+    found = {name for name in names if name.startswith("hetgpu-lab-")}
+    return found | {str(one.pid) for one in psutil.process_iter(["name"]) if "qemu" in one.name()}
