@@ -1,9 +1,8 @@
-"""Faults that only real nodes have: each with its outcome and its key, and with the known failure that explains it."""
+"""Faults that only real nodes have: each with its outcome and its key."""
 
 from __future__ import annotations
 
 import contextlib
-import signal
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -24,8 +23,7 @@ axes:
   placement: {two: [guest, guest]}
 """
 RC = "rc: {family: ucx, tls: [rc_verbs, ud_verbs, self]%s}"
-ALLREDUCE = "allreduce: {sizes: [8, 64K], iterations: 5%s}"
-STOP_SSHD = "kill $(cat /run/sshd.pid); while [ -e /run/sshd.pid ]; do sleep 0.1; done"
+ALLREDUCE = "allreduce: {sizes: [8, 64K], iterations: 5}"
 LONG = "allreduce: {sizes: 64K, iterations: 2000, timeout: 60}"
 
 
@@ -34,39 +32,28 @@ class Fault:
     """What is done to the second guest before the cell and undone after it, or done once its ranks run."""
 
     name: str
+    outcome: str
+    signature: str = ""
     before: str = ""
     after: str = ""
     transport: str = RC % ""
-    workload: str = ALLREDUCE % ""
+    workload: str = ALLREDUCE
     during: Callable[[Guest], None] | None = None
-    outcome: str = ""
-    signature: str = ""
-    known: str = ""
 
 
 FAULTS = (
-    Fault("no-gid", transport=RC % ", env: {UCX_IB_GID_INDEX: 7}"),
-    Fault("gid-ipv6", transport=RC % ", env: {UCX_IB_GID_INDEX: 0}"),
-    Fault("wrong-hca", transport=RC % ', env: {UCX_NET_DEVICES: "rxe9:1"}'),
-    Fault("no-ud", transport="rc: {family: ucx, tls: [rc_verbs, self]}"),
+    Fault("no-gid", "transport_unavailable", "no-transport@ucx", transport=RC % ", env: {UCX_IB_GID_INDEX: 7}"),
     Fault(
-        "memlock",
-        f"{STOP_SSHD}; ulimit -l 64; setpriv --bounding-set -ipc_lock bash /run/serve",
-        f"{STOP_SSHD}; ulimit -l unlimited; bash /run/serve",
+        "wrong-hca", "transport_unavailable", "no-transport@ucx", transport=RC % ', env: {UCX_NET_DEVICES: "rxe9:1"}'
     ),
-    Fault("mtu", "ip link set eth0 mtu 9000", "ip link set eth0 mtu 1500"),
-    Fault("loss", "tc qdisc add dev eth0 root netem loss 5%", "tc qdisc del dev eth0 root"),
-    Fault("delay", "tc qdisc add dev eth0 root netem delay 20ms", "tc qdisc del dev eth0 root"),
-    Fault(
-        "no-carrier",
-        "ip link add link eth0 name eth0.5 type vlan id 5 && rdma link add rxe1 type rxe netdev eth0.5",
-        "rdma link del rxe1; ip link del eth0.5",
-        transport=RC % ', env: {UCX_NET_DEVICES: "rxe1:1"}',
-    ),
-    Fault("clock", "date -s '+1 hour'", "date -s '-1 hour'"),
-    Fault("panic", workload=LONG, during=Guest.panic),
-    Fault("power", workload=LONG, during=Guest.end),
-    Fault("freeze", workload=LONG, during=lambda guest: guest.send(signal.SIGSTOP)),
+    Fault("no-ud", "transport_unavailable", "no-transport@ucx", transport="rc: {family: ucx, tls: [rc_verbs, self]}"),
+    Fault("panic", "network_failure", "lost@ssh", workload=LONG, during=Guest.panic),
+    # On one link these harm nothing: both GIDs reach the peer, the MTU is negotiated, and lost packets are sent again.
+    Fault("gid-ipv6", "passed", transport=RC % ", env: {UCX_IB_GID_INDEX: 0}"),
+    Fault("mtu", "passed", before="ip link set eth0 mtu 9000", after="ip link set eth0 mtu 1500"),
+    Fault("loss", "passed", before="tc qdisc add dev eth0 root netem loss 5%", after="tc qdisc del dev eth0 root"),
+    Fault("delay", "passed", before="tc qdisc add dev eth0 root netem delay 20ms", after="tc qdisc del dev eth0 root"),
+    Fault("clock", "passed", before="date -s '+1 hour'", after="date -s '-1 hour'"),
 )
 
 
@@ -89,16 +76,7 @@ def test_a_fault_is_named(fault: Fault, second: Guest, cells: Cells, guests: Lab
             meanwhile = threading.Thread(target=_once_it_runs, args=(second, fault.during), daemon=True)
             meanwhile.start()
         (cell,) = cells(matrix).values()
-    print(
-        "RESULT",
-        fault.name,
-        {
-            k: v
-            for k, v in cell.items()
-            if k in ("outcome", "signature", "why", "known", "verdict", "carried_by[off-host]", "cause")
-        },
-    )
-    assert cell["outcome"] == (fault.outcome or "?")
+    assert (cell["outcome"], cell.get("signature", "")) == (fault.outcome, fault.signature)
 
 
 def _once_it_runs(guest: Guest, what: Callable[[Guest], None]) -> None:
