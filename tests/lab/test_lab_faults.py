@@ -65,7 +65,7 @@ def second(guests: Lab) -> Iterator[Guest]:
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
-def test_a_fault_is_named(fault: Fault, second: Guest, cells: Cells, guests: Lab) -> None:
+def test_a_fault_is_judged(fault: Fault, second: Guest, cells: Cells, guests: Lab) -> None:
     matrix = f"{HEAD}  transport: {{{fault.transport}}}\n  workload: {{{fault.workload}}}\n"
     if fault.before:
         second.run(fault.before)

@@ -23,7 +23,7 @@ _WITHIN = frozenset(("self", "sm", "posix", "sysv", "cma", "knem", "xpmem", "gdr
 class RdmaJudge(Judge):
     """RDMA moves data through an HCA that counts it, and without the kernel: the counters of the interface stay flat.
 
-    The HCA's counters decide where it has some. Else the interface's prove RDMA if nothing else uses the interface
+    Either proves RDMA. The interface's counters do if nothing else uses the interface
     (EPFL RCP, "Using RDMA for efficient inter-node communication"). Inside a host there is nothing to prove, nor in a
     cell whose data may go over IP.
     """
@@ -31,25 +31,18 @@ class RdmaJudge(Judge):
     name = "rdma"
 
     def evaluate(self, run: FinishedRun) -> Iterator[RatedFinding]:
-        job, result = run.job, run.result
+        job, traffic, hca_traffic = run.job, run.result.traffic, run.result.hca_traffic
         share = _allowed(job)
         if not job.demand.rdma or len(placed := _placed(job)) < 2 or share is None:
             return
         loads = [(place, _load(run.evidence.rows, place, placed)) for place in placed]
-        for place, owed in loads:
-            through = place.bytes_in(result.hca_traffic)
-            if through is not None and through < owed * (1 - share):
-                most = f"the HCA of {place.names[0]} moved at most {_shown(through)}"
-                why = f"RDMA was not used: {most}, while the ranks there had to move {_shown(owed)}"
-                yield self.finding(Kind.TRANSPORT_UNAVAILABLE, why)
-        # What an HCA has counted may pass the interface as well: Soft-RoCE sends it by the kernel.
-        by_interface = [(place, owed) for place, owed in loads if place.bytes_in(result.hca_traffic) is None]
-        yield from self._interfaces([(place, owed) for place, owed in by_interface if owed >= TOO_LITTLE], run, share)
-
-    def _interfaces(
-        self, loads: Sequence[tuple[HostNodes, float]], run: FinishedRun, share: float
-    ) -> Iterator[RatedFinding]:
-        traffic = run.result.traffic
+        # What an HCA has counted is proven, though it may pass the interface as well: Soft-RoCE sends it by the kernel.
+        # An HCA that counted less proves nothing: the data may have taken another one.
+        loads = [
+            (place, owed)
+            for place, owed in loads
+            if owed >= TOO_LITTLE and (place.bytes_in(hca_traffic) or 0) < owed * (1 - share)
+        ]
         uncounted = [place.names[0] for place, _ in loads if place.bytes_in(traffic) is None]
         if uncounted and share < _BESIDE:
             where = ", ".join(uncounted[:5])
@@ -131,4 +124,4 @@ def _share(operation: str, place: HostNodes, total: int) -> float:
 
 
 def _shown(count: float) -> str:
-    return f"{count / 1e6:,.0f} MB" if not 0 < count < 1e6 else f"{count:,.0f} bytes"
+    return f"{count / 1e6:,.0f} MB"

@@ -82,25 +82,24 @@ def test_nothing_counted_proves_nothing() -> None:
     assert said(wired(*TWO), {"node0": 4200 * MB}) == [UNPROVEN, UNUSED]
 
 
-def test_the_counters_of_an_hca_decide_where_it_has_some() -> None:
+def test_what_an_hca_has_counted_is_proven() -> None:
     # Packets of Soft-RoCE pass the interface as well.
     assert said(wired(*TWO), THROUGH_TCP, hca={"node0": 4200 * MB, "node1": 4200 * MB}) == []
+    assert said(wired(*TWO), {}, hca={"node0": 4200 * MB, "node1": 4200 * MB}) == []
     assert said(wired(*TWO), THROUGH_TCP, hca={"node0": 4200 * MB}) == [UNUSED]
-    (rated,) = RdmaJudge().evaluate(
-        case(wired(*TWO), {}, point=MessagePoint(8, "float32"), hca={"node0": 0, "node1": 4096})
-    )
-    assert (rated.finding.kind, rated.precedence) == UNUSED
-    assert rated.finding.why == (
-        "RDMA was not used: the HCA of node0 moved at most 0 MB, while the ranks there had to move 320 bytes"
-    )
+
+
+def test_an_hca_that_counted_too_little_proves_nothing() -> None:
+    # The matrix may name another one to the library (`net_devices`).
+    idle = {"node0": 0, "node1": 0}
+    assert said(wired(*TWO), FLAT, hca=idle) == []
+    assert said(wired(*TWO), {}, hca=idle) == [UNPROVEN]
+    assert said(wired(*TWO), THROUGH_TCP, hca=idle) == [UNUSED, UNUSED]
 
 
 def test_beside_tcp_an_hca_must_carry_a_tenth() -> None:
-    asked = wired(
-        *TWO,
-        transports=("ucx/rc_*", "ucx/tcp"),
-        duties={OFF_HOST: RequiredClass(RDMA, ("rc", "tcp"), ("rc",), ("ucx/rc_*",))},
-    )
+    duties = {OFF_HOST: RequiredClass(RDMA, ("rc", "tcp"), ("rc",), ("ucx/rc_*",))}
+    asked = wired(*TWO, transports=("ucx/rc_*", "ucx/tcp"), duties=duties)
     assert said(asked, THROUGH_TCP, hca={"node0": 500 * MB, "node1": 300 * MB}) == [UNUSED]
 
 
