@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import subprocess
@@ -26,15 +27,23 @@ cd {0}/class/infiniband/rxe0/ports/1; grep 'RoCE v2' $(grep '0000:0000:0000:0000
 sed 's/gids/gid_attrs\\/types/') /dev/null 2>/dev/null | sed -e 's/.*\\/\\([0-9]*\\):.*/\\1/'"""
 
 
-def test_data_goes_over_verbs_and_the_counters_of_the_device_prove_it(cells: Cells) -> None:
-    found = cells(
-        ROOT / "matrices" / "roce-lab.yaml", "-k", "two-rc-allreduce or two-ud-send_recv or two-tcp-allreduce"
-    )
+def test_data_goes_over_verbs_and_the_counters_of_the_device_prove_it(cells: Cells, pytester: pytest.Pytester) -> None:
+    names = "two-rc-allreduce or two-ud-send_recv or two-tcp-allreduce"
+    found = cells(ROOT / "matrices" / "roce-lab.yaml", "-k", names)
     seen = {name: (cell["outcome"], cell["carried_by[off-host]"]) for name, cell in found.items()}
     assert seen == {
         "two-rc-allreduce": ("passed", "ucx/rc_verbs"),
         "two-ud-send_recv": ("passed", "ucx/ud_verbs"),
         "two-tcp-allreduce": ("passed", "ucx/tcp"),
+    }
+    lines = [
+        line for path in pytester.path.glob("reports/2*/journal/*.jsonl") for line in path.read_text().splitlines()
+    ]
+    ended = {one["scenario"]: one["result"]["hca_traffic"] for one in map(json.loads, lines) if "result" in one}
+    assert {name: [count > 0 for count in counts.values()] for name, counts in ended.items()} == {
+        "two-rc-allreduce": [True, True],
+        "two-ud-send_recv": [True, True],
+        "two-tcp-allreduce": [False, False],
     }
 
 
