@@ -57,8 +57,8 @@ def space_of(cells: Sequence[RanCell]) -> Space:
 _Rule = tuple[tuple[str, ...], Mapping[tuple[str | None, ...], str]]
 
 
-TIME, HOST, YES, NO = "time", "host ", "yes", "no"
-"""Names of circumstances: the start in seconds since 1970; and for each host whether the cell was run on it."""
+TIME, HOST, YES, NO = "start time", "host ", "yes", "no"
+"""Names of circumstances, which no axis can have: the start in seconds since 1970; for each host, if it was used."""
 
 
 def with_circumstances(plain: Space, circumstances: Sequence[Mapping[str, str]]) -> Space:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pytest_hetgpu.analysis.boundary.condition import State
 from pytest_hetgpu.analysis.boundary.runs import HOST, TIME, YES
 from pytest_hetgpu.analysis.boundary.space import Candidate, Literal, Relation
-from pytest_hetgpu.analysis.boundary.summary import Summary
+from pytest_hetgpu.analysis.boundary.summary import NO_VALUE, Summary
 from pytest_hetgpu.analysis.significance import rate_interval
 from pytest_hetgpu.store.cells import format_utc
 
@@ -71,8 +71,8 @@ def literal_text(one: Literal) -> str:
 
 
 def value_text(axis: str, value: str) -> str:
-    """Return a value for people: a time as UTC."""
-    return format_utc(float(value)) if axis == TIME and value else value
+    """Return a value for people: a time as UTC. The start of a cell may be lost."""
+    return format_utc(float(value)) if axis == TIME and value != NO_VALUE else value
 
 
 def listed(values: Sequence[str]) -> str:

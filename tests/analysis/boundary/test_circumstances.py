@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from pytest_hetgpu.analysis.boundary.jobs import CellJobs
 from pytest_hetgpu.analysis.boundary.of_run import matrices_of
@@ -12,6 +13,7 @@ from pytest_hetgpu.analysis.boundary.words import where
 from pytest_hetgpu.model.failure import Signature
 from pytest_hetgpu.model.outcome import Outcome
 from pytest_hetgpu.model.verdict import Kind, Verdict
+from pytest_hetgpu.reporting.boundary_lines import boundary_lines
 from pytest_hetgpu.store.cells import CellRecord
 
 HOSTS = ("gpu5", "gpu6", "gpu7")
@@ -58,6 +60,22 @@ def test_one_host() -> None:
 def test_from_some_time_on() -> None:
     found = text(*cells(lambda _, __, started: started >= 1_795_660_800.0 + 60 * 15))
     assert found == "from 2026-11-26 02:55:00 UTC on"
+
+
+def test_the_start_of_a_cell_may_be_lost() -> None:
+    some, places = cells(lambda _, __, started: started >= 1_795_660_800.0 + 60 * 15)
+    some[3] = replace(some[3], started=None)
+    (matrix,) = matrices_of(some, Places(places))
+    (one,) = matrix.summaries()
+    lines = dict(boundary_lines(one))
+    assert lines["where"] == "from 2026-11-26 02:55:00 UTC on"
+    assert lines["required"] == "start time: the 15 others pass"
+
+
+def test_an_axis_may_be_named_time() -> None:
+    some, places = cells(lambda cell, _, __: cell.axes["size"] == "2K")
+    some = [replace(cell, axes={**cell.axes, "time": cell.axes["size"]}) for cell in some]
+    assert text(some, places) == "size=2K (i.e. time=2K)"
 
 
 def test_a_failure_that_values_explain_is_not_of_a_host() -> None:
