@@ -265,3 +265,32 @@ def test_what_ranks_wrote_into_our_records_is_nobodys_row(judged: Judged) -> Non
     damaged = "@hetgpu:0042:00000000:{broken\n" + record(t="program", rank="x") + record(t="program", rank=0, path=3)
     text = greetings() + damaged + PROOF + sample("osu-7.0-allreduce-checked")
     assert judged(text, foreign(), [MessagePoint(8, "")]).kind is Kind.PASSED
+
+
+SURVIVED = f"""{"-" * 74}
+Your application has invoked an MPI function that is not supported in
+this environment.
+
+  MPI function: MPI_Comm_spawn
+  Reason:       the environment
+{"-" * 74}
+"""
+
+
+@pytest.mark.parametrize(
+    ("after", "kind"),
+    [
+        ("test_{0} (test_p2p.TestP2P.test_{0}) ... ok\n", Kind.TIMEOUT),
+        ("ok {0} - send and receive\n", Kind.TIMEOUT),
+        ("tests/test_p2p.py::test_{0} PASSED   [ {0}%]\n", Kind.TIMEOUT),
+        ("[       OK ] Ring.Sends{0} (12 ms)\n", Kind.TIMEOUT),
+        ("step {0} of 100: residual 0.1{0}\n", Kind.TIMEOUT),
+        ("waiting for the others\n", Kind.ERROR),
+    ],
+)
+def test_a_program_that_goes_on_after_an_error_did_not_end_of_it(judged: Judged, after: str, kind: Kind) -> None:
+    stopped = {"timed_out": True, "quiet": 0.5, "returncode": -15}
+    text = greetings() + "starting\n" + SURVIVED + "".join(map(after.format, range(10, 30)))
+    found = judged(text, command(), run=stopped)
+    assert found.kind is kind
+    assert (found.signature is None) == (kind is Kind.TIMEOUT)

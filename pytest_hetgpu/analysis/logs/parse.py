@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from pytest_hetgpu.analysis.logs.mpi_version import fact_name, parse_mpi_version
-from pytest_hetgpu.analysis.logs.outline import Alarms, Attempts
+from pytest_hetgpu.analysis.logs.outline import Alarms, Attempts, progress_between
 from pytest_hetgpu.analysis.logs.prefixes import prefix_of
 from pytest_hetgpu.analysis.logs.records import RecordReader
 from pytest_hetgpu.analysis.logs.scan import Scan, ScannedLine, Subscription
@@ -171,7 +171,8 @@ def read_evidence(
     result = scan_log(path, proof=proof, parsers=parsers, labels=labels)
     told = result.records
     signatures = failures(path, result, result.matches)
-    fatal = {match.signature.key for match in result.matches if match.fatal}
+    first = next(iter(signatures), None)
+    fatal = first is not None and any(one.fatal and one.signature.key == first.key for one in result.matches)
     return Evidence(
         hellos=told.hellos,
         rows=tuple(told.rows),
@@ -187,7 +188,7 @@ def read_evidence(
         incompatible=result.incompatible,
         exits=result.exits,
         signatures=signatures,
-        proven=bool(signatures) and signatures[0].key in fatal,
+        proven=first is not None and fatal and not _went_on(result.reader(path), first, result.lines),
         tail=result.tail,
         figures=told.figures,
         devices=told.devices,
@@ -196,6 +197,16 @@ def read_evidence(
         ended=told.ended,
         last_row=told.last_row,
     )
+
+
+def _went_on(read: Callable[[int, int], Sequence[LogLine]], failure: Signature, lines: int) -> bool:
+    """Return whether the program made progress after a failure: of the ranks that failed, if lines tell their ranks."""
+
+    def of_failed(first: int, last: int) -> Sequence[LogLine]:
+        among = failure.ranks
+        return [line for line in read(first, last) if not among or line.rank is None or line.rank in among]
+
+    return progress_between(of_failed, failure.line, lines + 1)
 
 
 def failures(path: Path, result: ScanResult, matches: Sequence[FailureMatch]) -> tuple[Signature, ...]:

@@ -29,6 +29,8 @@ _PROGRESS = (
     r"\b\d+%\|[^|]*\| *\d+/\d+ |\b[Ss]teps?(?:/sec|: *\d)",
     r"\b(?:[Ee]poch|[Ii]ter\w*|[Ss]tep)\W{1,3}\d+ ?(?:/|of) ?\d+(?! : )",
 )
+# A test that passed: unittest, pytest, TAP, GoogleTest.
+_PASSED_TEST = (r"\.\.\. ok\s*$", r"\bPASSED\b(?:\s+\[ *\d+%\])?\s*$", r"^ok \d+\b", r"^\[ +OK \] ")
 # Lines that only ranks write: their own, those of the libraries that they load, tables of benchmarks.
 _RANK = lazy(
     r"|".join(
@@ -47,7 +49,7 @@ _RANK = lazy(
         )
     )
 )
-_PROGRESSED = lazy(r"|".join(_PROGRESS))
+_PROGRESSED = lazy(r"|".join((*_PROGRESS, *_PASSED_TEST)))
 _ZEROS = str.maketrans("123456789", "0" * 9)
 
 # Echoes of an exit status by scripts.
@@ -96,7 +98,7 @@ def is_rank_line(line: str) -> bool:
 
 
 def is_progress(line: str) -> bool:
-    """Return whether a line shows that a program makes progress: a step, a loss, a row of a table."""
+    """Return whether a line shows that a program makes progress: a step, a loss, a row of a table, a passed test."""
     return _is_progressed(line.translate(_ZEROS)) and is_program_line(line)
 
 
