@@ -283,6 +283,9 @@ this environment.
         ("test_{0} (test_p2p.TestP2P.test_{0}) ... ok\n", Kind.TIMEOUT),
         ("ok {0} - send and receive\n", Kind.TIMEOUT),
         ("tests/test_p2p.py::test_{0} PASSED   [ {0}%]\n", Kind.TIMEOUT),
+        ("..s{0:.>20} [ 25%]\n", Kind.ERROR),  # a figure among the dots is no test
+        ("..s...F...x.. [ 25%]\n", Kind.TIMEOUT),
+        (".[vm:281{0}] select: component ucx selected\n", Kind.TIMEOUT),
         ("[       OK ] Ring.Sends{0} (12 ms)\n", Kind.TIMEOUT),
         ("step {0} of 100: residual 0.1{0}\n", Kind.TIMEOUT),
         ("waiting for the others\n", Kind.ERROR),

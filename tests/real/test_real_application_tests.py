@@ -42,7 +42,7 @@ def test_failed_tests_are_named_and_compared(
     monkeypatch.setenv("HETGPU_LEASES", str(tmp_path_factory.mktemp("leases")))
     (text,) = (block.text for block in blocks() if block.place.startswith(GUIDE) and block.language == "yaml")
     pytester.path.joinpath("tests.yaml").write_text(text.replace(f"/opt/{RELEASE}", str(sources)))
-    pytester.runpytest_subprocess("--hetgpu-matrix", "tests.yaml", timeout=1200)
+    pytester.runpytest_subprocess("--hetgpu-matrix", "tests.yaml", timeout=2400)
     reports = (pytester.path / "reports" / "latest").resolve()
     suites = {cell.scenario.removesuffix("-mpi4py"): cell.outcome.suite for cell in read_cells(reports)}
     assert len(suites) == 6

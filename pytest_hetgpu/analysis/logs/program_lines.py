@@ -29,8 +29,14 @@ _PROGRESS = (
     r"\b\d+%\|[^|]*\| *\d+/\d+ |\b[Ss]teps?(?:/sec|: *\d)",
     r"\b(?:[Ee]poch|[Ii]ter\w*|[Ss]tep)\W{1,3}\d+ ?(?:/|of) ?\d+(?! : )",
 )
-# A test that passed: unittest, pytest, TAP, GoogleTest.
-_PASSED_TEST = (r"\.\.\. ok\s*$", r"\bPASSED\b(?:\s+\[ *\d+%\])?\s*$", r"^ok \d+\b", r"^\[ +OK \] ")
+# Tests that passed: of unittest and pytest, one by one or as dots into which libraries may write; TAP; GoogleTest.
+_PASSED_TEST = (
+    r"\.\.\. ok\s*$",
+    r"\bPASSED\b(?:\s+\[ *\d+%\])?\s*$",
+    r"^[sxFE]*\.[.sxFE]*(?:\[[^\[\]\s:]+:\d+\] |(?<=.{8})\s*(?:\[ *\d+%\])?\s*$)",
+    r"^ok \d+\b",
+    r"^\[ +OK \] ",
+)
 # Lines that only ranks write: their own, those of the libraries that they load, tables of benchmarks.
 _RANK = lazy(
     r"|".join(
