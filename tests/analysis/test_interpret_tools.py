@@ -297,3 +297,19 @@ def test_a_program_that_goes_on_after_an_error_did_not_end_of_it(judged: Judged,
     found = judged(text, command(), run=stopped)
     assert found.kind is kind
     assert (found.signature is None) == (kind is Kind.TIMEOUT)
+
+
+LOCKED = (
+    "[1795767844.67{0}] [vm2:612  :0]  ib_md.c:297  UCX  ERROR ibv_reg_mr(address=0x7f86{0}, length={0}, access=0xf)"
+)
+LOCKED += (
+    " failed: Cannot allocate memory : Please set max locked memory (ulimit -l) to 'unlimited' (current: 64 kbytes)\n"
+)
+
+
+@pytest.mark.parametrize(("times", "kind"), [(40, Kind.OUT_OF_MEMORY), (1, Kind.TIMEOUT)])
+def test_a_library_that_tries_for_ever_what_fails_is_no_mere_timeout(judged: Judged, times: int, kind: Kind) -> None:
+    """UCX 1.20 registers memory again and again where the limit on locked memory is 64 KiB."""
+    stopped = {"timed_out": True, "quiet": 0.1, "returncode": -15}
+    found = judged("".join(map(LOCKED.format, range(100, 100 + times))), command(), run=stopped)
+    assert found.kind is kind

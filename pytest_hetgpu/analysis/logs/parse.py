@@ -24,6 +24,7 @@ from pytest_hetgpu.extensions.signatures.engine.match_rule import MatchRule
 from pytest_hetgpu.extensions.signatures.engine.order import by_priority
 from pytest_hetgpu.extensions.signatures.engine.rules import without
 from pytest_hetgpu.model.failure import Signature
+from pytest_hetgpu.model.lazy_regex import lazy
 from pytest_hetgpu.model.records import Hello, RankExit
 from pytest_hetgpu.model.transport_classes import UNKNOWN, Connection, connection
 from pytest_hetgpu.model.verdict import Kind
@@ -58,6 +59,10 @@ DEBUG_NOISE = (
 _GAVE_UP = "MPI_Abort@"
 _BEFORE = 10
 _PEER_LOST = "peer-lost@"
+
+_RETRIED = (Kind.TRANSPORT_UNAVAILABLE, Kind.OUT_OF_MEMORY, Kind.NETWORK_FAILURE, Kind.MISSING_LIBRARY)
+_OFTEN = 5
+_NUMBER = lazy(r"0x[0-9a-f]+|\d+")
 _MOST_NAMED = 5
 
 
@@ -188,7 +193,8 @@ def read_evidence(
         incompatible=result.incompatible,
         exits=result.exits,
         signatures=signatures,
-        proven=first is not None and fatal and not _went_on(result.reader(path), first, result.lines),
+        proven=first is not None
+        and (_repeats(first, result.tail) or (fatal and not _went_on(result.reader(path), first, result.lines))),
         tail=result.tail,
         figures=told.figures,
         devices=told.devices,
@@ -207,6 +213,12 @@ def _went_on(read: Callable[[int, int], Sequence[LogLine]], failure: Signature, 
         return [line for line in read(first, last) if not among or line.rank is None or line.rank in among]
 
     return progress_between(of_failed, failure.line, lines + 1)
+
+
+def _repeats(failure: Signature, tail: Sequence[str]) -> bool:
+    """Return whether the output ends in reports of a failure, with other numbers: libraries may retry for ever."""
+    shape = _NUMBER.sub("#", failure.primary_line)
+    return failure.kind in _RETRIED and sum(_NUMBER.sub("#", line) == shape for line in tail) >= _OFTEN
 
 
 def failures(path: Path, result: ScanResult, matches: Sequence[FailureMatch]) -> tuple[Signature, ...]:
