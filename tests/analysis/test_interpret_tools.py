@@ -313,3 +313,25 @@ def test_a_library_that_tries_for_ever_what_fails_is_no_mere_timeout(judged: Jud
     stopped = {"timed_out": True, "quiet": 0.1, "returncode": -15}
     found = judged("".join(map(LOCKED.format, range(100, 100 + times))), command(), run=stopped)
     assert found.kind is kind
+
+
+ABORTED = """[1795768059.51] [vm:1:0] ucp_worker.c:1912 UCX  INFO    ucp_context_0 inter-node cfg#1 tag(rc_verbs/rxe0:1)
+[vm:1  :0:1]       ud_ep.c:296  Fatal: UD endpoint 0x55ce521e9530 to <no debug data>: unhandled timeout error
+[vm:00001] *** Process received signal ***
+[vm:00001] Signal: Aborted (6)
+[vm:00001] Signal code:  (-6)
+[vm:00001] [ 0] /lib/x86_64-linux-gnu/libc.so.6(+0x3c050)[0x7fa2ba25d050]
+[vm:00001] [ 1] /lib/x86_64-linux-gnu/libc.so.6(abort+0xd3)[0x7fa2ba247472]
+[vm:00001] [ 2] /opt/openmpi-5/lib/openmpi/ucx/libuct_ib.so.0(+0x28f40)[0x7fa2b3935f40]
+[vm:00001] *** End of error message ***
+prterun noticed that process rank 0 with PID 1 on node vm exited on
+signal 6 (Aborted).
+"""
+
+
+def test_a_library_that_ends_its_process_and_says_why(judged: Judged) -> None:
+    """Packets of RoCE (UDP, port 4791) were dropped between two nodes: no crash of UCX, but a network that fails."""
+    found = judged(greetings() + ABORTED, command(), code=134, family="ucx")
+    assert found.kind is Kind.NETWORK_FAILURE
+    assert found.signature is not None
+    assert (found.signature.key, found.signature.signal) == ("unhandled-timeout@ucx", "SIGABRT")

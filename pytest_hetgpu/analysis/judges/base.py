@@ -251,6 +251,12 @@ def lost_interface(run: FinishedRun) -> Signature | None:
     return None if itself else next((one for one in signatures if one.key == LOST_INTERFACE), None)
 
 
+def explains_death(run: FinishedRun, found: Signature | None) -> bool:
+    """Return whether a library ended a rank by the signal that it died of, and said why: no peer, no memory."""
+    dead = {signal_name(ended.signal or 0) for ended in killed_ranks(run)}
+    return found is not None and found.kind is not Kind.CRASH and found.signal in dead
+
+
 def unavailable(run: FinishedRun, cause: Signature | None) -> str:
     """Return `engine` or `stack` if a run failed because that was unavailable, "" for every other run.
 
@@ -302,6 +308,6 @@ def cause_of(run: FinishedRun) -> Signature | None:
         return taken
     fell_over = (run.result.returncode or 0) < 0 and rank_failed_first(run, signatures[0])
     if killed_ranks(run) or (launcher_signal(run) is not None and not fell_over):
-        deadly = (s for s in signatures if s.kind in (Kind.CRASH, Kind.OUT_OF_MEMORY))
+        deadly = (s for s in signatures if s.kind in (Kind.CRASH, Kind.OUT_OF_MEMORY) or explains_death(run, s))
         return next(deadly, signatures[0])
     return signatures[0]

@@ -12,6 +12,7 @@ from pytest_hetgpu.analysis.judges.base import (
     RatedFinding,
     cause_of,
     ended_before,
+    explains_death,
     killed_ranks,
     launcher_signal,
     lost_interface,
@@ -123,10 +124,10 @@ class CompletenessJudge(Judge):
         return self.finding(Kind.HANG if hang else Kind.TIMEOUT, why, precedence)
 
     def _killed(self, run: FinishedRun) -> Iterator[RatedFinding]:
-        """Yield a crash per death by a signal; indirect if memory, Slurm or the exit of a rank explains it."""
+        """Yield a crash per death by a signal; indirect if memory, a library, Slurm or a rank's exit explains it."""
         explained = cause_of(run)
-        memory = explained is not None and explained.kind is Kind.OUT_OF_MEMORY
-        precedence = Precedence.INDIRECT if memory or preempted(run) else Precedence.DEFINITE
+        told = explains_death(run, explained) or (explained is not None and explained.kind is Kind.OUT_OF_MEMORY)
+        precedence = Precedence.INDIRECT if told or preempted(run) else Precedence.DEFINITE
         dead = killed_ranks(run)
         for ended in dead[:5]:
             yield self.finding(Kind.CRASH, f"rank {ended.rank} died of {signal_name(ended.signal or 0)}", precedence)

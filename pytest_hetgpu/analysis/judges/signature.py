@@ -12,6 +12,7 @@ from pytest_hetgpu.analysis.judges.base import (
     cause_of,
     describe_signature,
     ended_before,
+    explains_death,
     killed_ranks,
     launcher_signal,
     lost_interface,
@@ -49,7 +50,7 @@ def _precedence(run: FinishedRun, found: Signature) -> Precedence:
     """Return the precedence of a signature: definite, unless stronger evidence supports another kind.
 
     A time limit stays one unless a crash or the exit of a rank came before. A rank that died of a signal stays a crash
-    unless memory ran out; a launcher does unless a rank had failed. Wrong data stay wrong data if the program merely
+    unless memory ran out or a library says why it sent it; a launcher does unless a rank had failed. Wrong data stay wrong data if the program merely
     complains of them. An exit code with a meaning of its own precedes the launcher's message about it.
     """
     deadly = found.kind in (Kind.CRASH, Kind.OUT_OF_MEMORY)
@@ -60,7 +61,7 @@ def _precedence(run: FinishedRun, found: Signature) -> Precedence:
         before = found.kind is Kind.CRASH or (first and not died) or ended_before(run, found)
         return Precedence.DEFINITE if before else Precedence.INDIRECT
     if died:
-        return Precedence.DEFINITE if deadly else Precedence.INDIRECT
+        return Precedence.DEFINITE if deadly or explains_death(run, found) else Precedence.INDIRECT
     if launcher_signal(run) is not None:
         itself = (run.result.returncode or 0) < 0
         return Precedence.DEFINITE if deadly or (itself and first) else Precedence.INDIRECT

@@ -103,7 +103,9 @@ class Ucx(LogParser):
         said = (found["detail"] or "").strip()
         crash.signal, crash.detail = signal, _EXPRESSION.sub(r"\1", said)[:_LONGEST_DETAIL] or None
         if signal == "SIGABRT":
-            crash.kind = next((kind for words, kind in _REASONS if words.search(found["detail"])), Kind.CRASH)
+            reasons = ((words.search(found["detail"]), kind) for words, kind in _REASONS)
+            if reason := next(((match[0], kind) for match, kind in reasons if match), None):
+                crash.reason, crash.kind = f"{'-'.join(reason[0].lower().split())}@ucx", reason[1]
         self._crashes.append(crash)
         self._unprinted.setdefault(found["thread"] or str(process[1]), []).append(crash)
 

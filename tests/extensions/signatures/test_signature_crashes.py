@@ -43,8 +43,8 @@ def ucx(host: str, pid: int, *frames: str, said: str = CAUGHT) -> list[str]:
         ("[a:7    :1:8]  ucp_ep.c:30   Assertion `x' failed: ep 0x55 lane 3", "crash SIGABRT", "x: ep 0x55 lane 3"),
         ("[a:7    :0:7]          dt.c:57   Fatal: mem type unpack failed to uct_ep_put_short() Input/output error", "crash SIGABRT", "Fatal: mem type unpack failed to uct_ep_put_short() Input/output error"),
         ("[a:7    :0:7]    wireup.c:9    Bug: unexpected lane", "crash SIGABRT", "Bug: unexpected lane"),
-        ("[a:7    :0:7]  rndv.c:57   Fatal: failed to allocate fragment memory buffer", "out_of_memory SIGABRT", "Fatal: failed to allocate fragment memory buffer"),
-        ("[a:7    :0:7] ib_mlx5_log.c:177  Transport retry count exceeded on mlx5_0:1/RoCE (synd 0x15 vend 0x81 hw_synd 0/0)\n[a:7    :0:7] ib_mlx5_log.c:177  RC QP 0x1 wqe[2]: SEND", "network_failure SIGABRT", "Transport retry count exceeded on mlx5_0:1/RoCE (synd 0x15 vend 0x81 hw_synd 0/0)"),
+        ("[a:7    :0:7]  rndv.c:57   Fatal: failed to allocate fragment memory buffer", "out_of_memory failed-to-allocate@ucx", "Fatal: failed to allocate fragment memory buffer"),
+        ("[a:7    :0:7] ib_mlx5_log.c:177  Transport retry count exceeded on mlx5_0:1/RoCE (synd 0x15 vend 0x81 hw_synd 0/0)\n[a:7    :0:7] ib_mlx5_log.c:177  RC QP 0x1 wqe[2]: SEND", "network_failure retry-count-exceeded@ucx", "Transport retry count exceeded on mlx5_0:1/RoCE (synd 0x15 vend 0x81 hw_synd 0/0)"),
         ("[a:7    :0:7] ib_mlx5_log.c:177  Local protection on mlx5_0:1/IB (synd 0x4 vend 0x51 hw_synd 0/0)", "crash SIGABRT", "Local protection on mlx5_0:1/IB (synd 0x4 vend 0x51 hw_synd 0/0)"),
     ],
 )  # fmt: skip

@@ -214,6 +214,7 @@ class Crash:
         self.signal: str | None = None
         self.detail: str | None = None
         self.kind = Kind.CRASH
+        self.reason = ""  # why a library ended its process, if it says so
         self.frames: list[Frame] = []
         self.places = 0
         self.addresses: list[str] = []
@@ -242,9 +243,10 @@ class Crash:
         """
         fault, frame = faulting(self.frames), died_in(self.frames)
         library, function = _named(frame)
+        told = self.reason and not _named(fault)[1]
         signature = Signature(
             kind=self.kind,
-            key=crash_key(self.signal, *_named(fault)),
+            key=self.reason if told else crash_key(self.signal, *_named(fault)),
             primary_line=self.line,
             line=self.number,
             signal=self.signal,
@@ -255,8 +257,8 @@ class Crash:
             ranks=() if self.rank is None else (self.rank,),
             hosts=tuple(self._hosts()),
         )
-        told = Priority.CONSEQUENCE if self.signal in _TOLD_FROM_OUTSIDE else Priority.CAUSE
-        return FailureMatch(signature, told, self.process)
+        priority = Priority.CONSEQUENCE if self.signal in _TOLD_FROM_OUTSIDE else Priority.CAUSE
+        return FailureMatch(signature, priority, self.process)
 
     reading = build_match
 
