@@ -23,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,7 +38,7 @@ BOOT = 180.0
 _PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin:/usr/local/sbin"
 # Without crc32_generic `rdma link add` fails with "No such file or directory".
 _MODULES = """crc32_generic crc32c_generic crc32_pclmul virtio_pci virtio_net virtio_rng 9pnet_virtio 9p overlay
-    8021q ib_uverbs ib_umad rdma_ucm rdma_rxe sch_netem"""
+    virtio_blk ext4 dummy 8021q ib_uverbs ib_umad rdma_ucm rdma_rxe sch_netem sch_prio cls_u32"""
 _INIT = """\
 #!/bin/busybox sh
 /bin/busybox --install -s /bin
@@ -103,7 +104,8 @@ def kernel(package: str = "linux-image-amd64") -> Path:
     """The folder with `vmlinuz` and `modules/` of a kernel of Debian; downloaded once, kept in the user's cache."""
     depends = _call("apt-cache", "depends", package).split()[1:]
     name = next((one for one in depends if one.startswith("linux-image-")), package)
-    kept = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hetgpu-lab" / name
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hetgpu-lab"
+    kept = cache / f"{name}-{zlib.crc32(_MODULES.encode()):08x}"
     if kept.is_dir():
         return kept
     kept.parent.mkdir(parents=True, exist_ok=True)
@@ -189,10 +191,11 @@ class Guest:
         """SIGKILL cuts the power, SIGSTOP freezes the guest, SIGCONT thaws it."""
         self.process.send_signal(number)
 
-    def panic(self) -> None:
-        """The kernel of the guest dies, and with it the guest."""
+    def sysrq(self, letter: str) -> None:
+        """`c` makes the kernel of the guest panic, `b` resets it; it boots again after both."""
         with contextlib.suppress(subprocess.TimeoutExpired, RuntimeError):
-            self.run("echo 1 >/proc/sys/kernel/sysrq; (sleep 0.2; echo c >/proc/sysrq-trigger) >/dev/null 2>&1 &", 10)
+            then = f"(sleep 0.2; echo {letter} >/proc/sysrq-trigger) >/dev/null 2>&1 &"
+            self.run(f"echo 1 >/proc/sys/kernel/sysrq; {then}", 10)
 
     def end(self) -> None:
         """Ends it, however it is."""
@@ -257,7 +260,7 @@ class Lab:
         if not initrd.exists():
             _initramfs(made, initrd)
         argv = f"""setpriv --pdeathsig KILL nsenter --net=/run/netns/{self.namespace}
-            qemu-system-x86_64 -nographic -no-reboot -m {memory}
+            qemu-system-x86_64 -nographic -m {memory}
             -accel {_accelerator()} -cpu max -kernel {made}/vmlinuz -initrd {initrd} -device virtio-rng-pci
             -virtfs local,path=/,mount_tag=host,security_model=passthrough,readonly=on,multidevs=remap
             -netdev tap,id=n,ifname=guest{number},script={self.folder}/attach,downscript=no

@@ -252,7 +252,7 @@ def lost_interface(run: FinishedRun) -> Signature | None:
 
 
 def explains_death(run: FinishedRun, found: Signature | None) -> bool:
-    """Return whether a library ended a rank by the signal that it died of, and said why: no peer, no memory."""
+    """Return whether a library ended a rank and gave a reason: its signal is that of which the rank died."""
     dead = {signal_name(ended.signal or 0) for ended in killed_ranks(run)}
     return found is not None and found.kind is not Kind.CRASH and found.signal in dead
 

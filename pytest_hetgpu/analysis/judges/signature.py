@@ -50,8 +50,9 @@ def _precedence(run: FinishedRun, found: Signature) -> Precedence:
     """Return the precedence of a signature: definite, unless stronger evidence supports another kind.
 
     A time limit stays one unless a crash or the exit of a rank came before. A rank that died of a signal stays a crash
-    unless memory ran out or a library says why it sent it; a launcher does unless a rank had failed. Wrong data stay wrong data if the program merely
-    complains of them. An exit code with a meaning of its own precedes the launcher's message about it.
+    unless memory ran out, or a library ended it and gave a reason. A dead launcher does unless a rank had failed.
+    Wrong data stay wrong data if the program merely complains of them. An exit code with a meaning of its own precedes
+    the launcher's message about it.
     """
     deadly = found.kind in (Kind.CRASH, Kind.OUT_OF_MEMORY)
     if found in (preempted(run), lost_interface(run)):

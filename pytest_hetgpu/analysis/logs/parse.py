@@ -206,7 +206,7 @@ def read_evidence(
 
 
 def _went_on(read: Callable[[int, int], Sequence[LogLine]], failure: Signature, lines: int) -> bool:
-    """Return whether the program made progress after a failure: of the ranks that failed, if lines tell their ranks."""
+    """Return whether the program made progress after a failure. Lines of ranks that did not fail are skipped."""
 
     def of_failed(first: int, last: int) -> Sequence[LogLine]:
         among = failure.ranks

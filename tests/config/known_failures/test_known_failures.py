@@ -54,6 +54,8 @@ LOGS = {
     f"{NO_TRANSPORT.format('active messages')}",
     "ucx-no-such-device": "[1795759853.140835] [vm1:414  :0]     ucp_context.c:1381 UCX  WARN  network device 'rxe9:1' is "
     f"not available, please use one or more of: 'eth0'(tcp), 'lo'(tcp), 'rxe0:1'(ib)\n{NO_TRANSPORT.format('active messages')}",
+    "ucx-peer-does-not-answer": "[vm1:617  :0:617]       ud_ep.c:296  Fatal: UD endpoint 0x55ce521e9530 to <no debug data>: "
+    "unhandled timeout error\n",
     "ucx-no-auxiliary-transport": NO_TRANSPORT.format("auxiliary"),
     "mpich-ucx-registration": f"{UCX}ibv_reg_mr(address=0x7f, length=8192, access=0xf) failed: Cannot allocate memory\nAbort(1) on node 0 (rank 0 in comm 0): Fatal error in internal_Send: Other MPI error, error stack:\ninternal_Send(1): MPI_Send failed\nMPIDI_UCX_send(205): returned failed request in UCX netmod(ucx_send.h 205 MPIDI_UCX_send Input/output error)",
     "nccl-shm-too-small": NCCL.format(

@@ -91,6 +91,12 @@ SIGNATURES = {
     "debian-no-symbol": "crash SIGSEGV@libopen-pal.so",
     "debian-no-frames": "crash SIGSEGV",
     "debian-smashed-stack": "crash SIGABRT@stack-smashing-detected",
+    # Two guests with Soft-RoCE: what happens to real nodes.
+    "rdma-no-device": "transport_unavailable no-transport@ucx",
+    "rdma-memory-lock": "out_of_memory Cannot-allocate-memory@ibv_reg_mr",
+    "rdma-blocked": "network_failure unhandled-timeout@ucx",
+    "rdma-cgroup": "out_of_memory oom-kill@kernel",
+    "rdma-node-lost": "network_failure lost@ssh",
     # Nothing to complain of.
     "openmpi5-ob1-passed": "",
     "openmpi5-ucx-passed": "",
