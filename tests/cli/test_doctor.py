@@ -14,6 +14,7 @@ from pytest_hetgpu.cli.doctor import Diagnosis, HostConnection, connection_to, e
 from pytest_hetgpu.cli.main import main
 from pytest_hetgpu.cluster.preflight.warning import PreflightWarning
 from pytest_hetgpu.config.inventory.hosts import Host
+from pytest_hetgpu.extensions.runtimes.process import query
 from pytest_hetgpu.model.facts import Environment, absent, found, unknown
 from pytest_hetgpu.model.job import ConnectionInfo, Stack
 from pytest_hetgpu.model.verdict import Kind
@@ -39,6 +40,16 @@ def suite(folder: Path, inventory: str | None = None) -> MatrixSet:
         file.write_text(inventory)
     given = file if inventory is not None else None
     return MatrixSet.load((), folder, timeout=1.0, environ={}, inputs=RunInputs(given))
+
+
+def test_a_machine_that_is_slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = tmp_path / "python3"
+    slow.write_text("#!/bin/sh\nexec sleep 60\n")
+    slow.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setattr(query, "_SECONDS", 0.2)
+    found = doctor.diagnose("this machine", HostConnection(), lambda _: doctor._ThisMachine())
+    assert found.trouble == "the node could not be looked at: `python3` did not end within 0.2 s"
 
 
 def test_this_machine(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

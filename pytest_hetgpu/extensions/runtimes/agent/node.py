@@ -24,6 +24,7 @@ from pytest_hetgpu.extensions.runtimes.base import (
     TimeoutInfo,
     ignore,
 )
+from pytest_hetgpu.extensions.runtimes.process.query import short
 from pytest_hetgpu.model.job import Command
 from pytest_hetgpu.model.outcome import RunResult
 
@@ -92,7 +93,7 @@ class AgentNode(RemoteNode):
             if "failed" in fields:
                 raise ProvisionError(self.name, str(_failure(argv, fields)))
             if not fields["ended"]:
-                raise ProvisionError(self.name, f"{' '.join(argv)[:200]} took more than {timeout:g} s")
+                raise ProvisionError(self.name, f"{short(argv)} took more than {timeout:g} s")
             cut = fields["stdout"]
             return CommandResult(fields["returncode"], reply.body[:cut], reply.body[cut:])
 
