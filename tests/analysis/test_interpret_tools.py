@@ -335,3 +335,11 @@ def test_a_library_that_ends_its_process_and_says_why(judged: Judged) -> None:
     assert found.kind is Kind.NETWORK_FAILURE
     assert found.signature is not None
     assert (found.signature.key, found.signature.signal) == ("unhandled-timeout@ucx", "SIGABRT")
+
+
+def test_a_launcher_that_hangs_after_a_failed_start_reports_how_it_was_stopped(judged: Judged) -> None:
+    """PRRTE 3.0 now and then does not end after a program that it did not find; we stop it by a signal."""
+    text = "env: '/hetgpu-absent/bin/python3': No such file or directory\n"
+    text += "Abort is in progress...hit ctrl-c again to forcibly terminate\n"
+    found = judged(text, command(), run={"timed_out": True, "quiet": 4.0, "returncode": -15})
+    assert (found.kind, found.signature and found.signature.key) == (Kind.LAUNCH_FAILURE, "no-program@python3")

@@ -284,7 +284,12 @@ def ended_before(run: FinishedRun, found: Signature) -> bool:
 def _cause_of_stopped(run: FinishedRun) -> Signature | None:
     """Return the failure that came before the end of the time, or what the stacks show; no signal that may be ours."""
     ours = {entry.name for entry in EXTERNAL_SIGNALS}
-    signatures = tuple(s for s in run.evidence.signatures if not (s.kind is Kind.CRASH and s.signal in ours))
+    signatures = tuple(
+        one
+        for one in run.evidence.signatures
+        # The launcher reports our own signal, too.
+        if not (one.kind is Kind.CRASH and one.signal in ours) and not one.key.startswith("interrupted@")
+    )
     first = next(iter(signatures), None)
     if first and ended_before(run, first):
         return first
