@@ -38,7 +38,7 @@ BOOT = 180.0
 _PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin:/usr/local/sbin"
 # Without crc32_generic `rdma link add` fails with "No such file or directory".
 _MODULES = """crc32_generic crc32c_generic crc32_pclmul virtio_pci virtio_net virtio_rng 9pnet_virtio 9p overlay
-    virtio_blk ext4 dummy 8021q ib_uverbs ib_umad rdma_ucm rdma_rxe sch_netem sch_prio cls_u32"""
+    dummy 8021q ib_uverbs ib_umad rdma_ucm rdma_rxe sch_netem sch_prio cls_u32"""
 _INIT = """\
 #!/bin/busybox sh
 /bin/busybox --install -s /bin

@@ -38,7 +38,7 @@ IN_CGROUP = """\
 echo +memory >/sys/fs/cgroup/cgroup.subtree_control; mkdir /sys/fs/cgroup/lab
 echo 200M >/sys/fs/cgroup/lab/memory.max; cat /run/sshd.pid >/sys/fs/cgroup/lab/cgroup.procs"""
 LOCKED = """\
-kill $(cat /run/sshd.pid); sleep 0.5; ulimit -l 64
+kill $(cat /run/sshd.pid); while [ -e /run/sshd.pid ]; do sleep 0.1; done; ulimit -l 64
 setpriv --bounding-set -ipc_lock --inh-caps -ipc_lock bash /run/serve"""
 
 

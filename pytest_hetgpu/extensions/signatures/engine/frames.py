@@ -243,10 +243,10 @@ class Crash:
         """
         fault, frame = faulting(self.frames), died_in(self.frames)
         library, function = _named(frame)
-        told = self.reason and not _named(fault)[1]
+        named = _named(fault)
         signature = Signature(
             kind=self.kind,
-            key=self.reason if told else crash_key(self.signal, *_named(fault)),
+            key=crash_key(self.signal, *named) if named[1] or not self.reason else self.reason,
             primary_line=self.line,
             line=self.number,
             signal=self.signal,
