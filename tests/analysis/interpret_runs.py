@@ -35,7 +35,7 @@ def record(**payload: object) -> str:
 def greetings(ranks: int = 2, library: str = BANNER, path: str = "/opt/osu_x", **more: object) -> str:
     return "".join(
         record(t="hello", rank=rank, size=ranks, host="vm", pid=rank + 1, library=library, libmpi="")
-        + record(t="program", rank=rank, host="vm", name="osu_x", path=path, **{"looked": [], "versions": {}, **more})
+        + record(t="program", rank=rank, host="vm", path=path, **{"name": "osu_x", "looked": [], "versions": {}, **more})
         for rank in range(ranks)
     )
 

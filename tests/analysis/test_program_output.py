@@ -99,6 +99,14 @@ def test_a_node_without_the_program_is_a_cell_that_is_not_run(judged: Judged) ->
     assert (found.rank_outcomes, found.others, found.signature) == ((), (), None)
 
 
+def test_a_file_that_cannot_be_executed_is_not_said_to_be_absent(judged: Judged) -> None:
+    text = greetings(name="/home/me/heat.py", path="", looked=["/home/me/heat.py"])
+    found = judged(text, foreign(), [MessagePoint(8, "")], code=127)
+    assert found.why == (
+        "there is no executable file /home/me/heat.py on vm: install it there, or name its interpreter before it"
+    )
+
+
 def test_a_launcher_that_did_not_start_anything(judged: Judged) -> None:
     found = judged("", foreign(), [MessagePoint(8, "")], code=1)
     assert found.kind is Kind.LAUNCH_FAILURE

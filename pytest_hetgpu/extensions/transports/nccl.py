@@ -3,6 +3,7 @@
 Their log at NCCL_DEBUG=INFO, with the subsystem INIT:
 
     NCCL INFO Using network Socket                                    (src/net.cc: the chosen plugin)
+    NCCL INFO comm 0x3a9eba20 rank 0 nRanks 1 nNodes 1 ...            (src/init.cc)
     NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM               (src/transport/p2p.cc)
     NCCL INFO Channel 00 : 0[0] -> 1[1] via SHM/direct/direct         (src/transport/shm.cc)
     NCCL INFO Channel 00/0 : 1[0] -> 0[0] [receive] via NET/IB/0      (src/transport/net.cc)
@@ -40,6 +41,7 @@ _CHANNEL = re.compile(
 )
 _MOST_PAIRS = 100_000
 _NETWORK = re.compile(r"\bUsing network ([\w.-]+(?: [\w.-]+)*)")
+_SIZE = re.compile(r"\bcomm 0x\w+ rank \d+ n[rR]anks (\d+)\b")
 _NET = re.compile(r"[A-Za-z0-9_.-]+(?: [A-Za-z0-9_.-]+)*")
 _VERSION = re.compile(r"\b([NR]CCL) version ?:? ?(\d+\.\d+\.\d+)")
 
@@ -58,14 +60,18 @@ class NcclSettings(TransportSettings):
 
 
 class NcclChannels:
-    """How the channels of all ranks go; before there is one, the network that was chosen."""
+    """How the channels of all ranks go; before there is one, the network that was chosen.
 
-    triggers = (b" via ", b"Using network ", b"CCL version")
+    NCCL chooses a network for a rank alone too, and sends nothing over it.
+    """
+
+    triggers = (b" via ", b"Using network ", b"CCL version", b" nranks ", b" nRanks ")
 
     def __init__(self) -> None:
         self._pairs: dict[tuple[int, int], set[str]] = {}
         self._hosts: dict[int, set[str]] = {}
-        self._network: set[str] = set()
+        self._chosen: set[str] = set()
+        self._alone: bool | None = None
         self.versions: dict[str, str] = {}
 
     def feed(self, line: str, number: int) -> None:
@@ -73,7 +79,9 @@ class NcclChannels:
         if channel := _CHANNEL.search(line):
             self._take(channel)
         elif network := _NETWORK.search(line):
-            self._network.add(f"nccl/{network[1].lower().replace(' ', '-')}")
+            self._chosen.add(f"nccl/{network[1].lower().replace(' ', '-')}")
+        elif size := _SIZE.search(line):
+            self._alone = self._alone is not False and size[1] == "1"
         elif version := _VERSION.search(line):
             self.versions.setdefault(version[1].lower(), version[2])
 
@@ -86,6 +94,10 @@ class NcclChannels:
         if channel[1]:
             # Both ends of a network connection log it. The receiver's line has that word.
             self._hosts.setdefault(pair[channel[4] == "receive"], set()).add(channel[1])
+
+    @property
+    def _network(self) -> set[str]:
+        return set() if self._alone else self._chosen
 
     @property
     def transports(self) -> tuple[str, ...]:

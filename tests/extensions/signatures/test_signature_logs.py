@@ -97,6 +97,15 @@ SIGNATURES = {
     "rdma-blocked": "network_failure unhandled-timeout@ucx",
     "rdma-cgroup": "out_of_memory oom-kill@kernel",
     "rdma-node-lost": "network_failure lost@ssh",
+    # An NVIDIA H200: programs that provoke each, started by torchrun.
+    "h200-out-of-memory": "out_of_memory OutOfMemoryError@oom.py",
+    "h200-no-kernel-image": "gpu_arch_mismatch no-kernel-image@gpu",
+    "h200-assert": "error Assert@gpu",
+    "h200-illegal-address": "error IllegalAddress@gpu",
+    "h200-killed": "crash SIGKILL",
+    "h200-stuck": "hang stuck@cudaDeviceSynchronize",
+    "h200-duplicate-gpu": "error duplicate-gpu@nccl",
+    "h200-xid": "error Xid-31@gpu",
     # Nothing to complain of.
     "openmpi5-ob1-passed": "",
     "openmpi5-ucx-passed": "",

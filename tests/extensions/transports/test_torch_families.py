@@ -160,3 +160,13 @@ def test_a_rank_that_is_on_several_hosts_is_one_of_several_communicators() -> No
 
 def test_before_there_is_a_channel_the_path_is_not_known() -> None:
     assert [*channels("x NCCL INFO Using network IB\n").connections] == [Connection("unknown", ("nccl/ib",))]
+
+
+def test_a_rank_alone_sends_nothing_over_the_network_that_nccl_chose() -> None:
+    chosen = "[default0]:vm:648:648 [0] NCCL INFO Using network Socket"
+    start = "vm:648:648 [0] NCCL INFO ncclCommInitRankConfig comm 0x3a9eba20 rank 0 nranks {} cudaDev 0 - Init START"
+    alone = channels(chosen, start.format(1), "vm:648:648 [0] NCCL INFO comm 0x3a9eba20 rank 0 nRanks 1 nNodes 1")
+    assert (alone.transports, alone.connections) == ((), frozenset())
+    for sizes in ((2, 1), (1, 2)):
+        both = channels(chosen, *(start.format(size) for size in sizes))
+        assert both.transports == ("nccl/socket",)
