@@ -82,6 +82,8 @@ LOGS = {
     "cray-nic-policy": "MPICH ERROR [Rank 0] Unable to use a NIC_POLICY of 'NUMA'. Rank 0 is not confined to a single NUMA node\n"
     + ENDED,
     "cxi-event-queue": "cxil_map: Cassini Event Queue overflow detected.\n" + ENDED,
+    "openmpi-host-copy-of-device-memory": "[n1][[52113,1],0][btl_tcp_frag.c:119:mca_btl_tcp_frag_send] mca_btl_tcp_frag_send: writev error (0x35dde18, 8)\n\tBad address(1)\n"
+    + ENDED,
     "openmpi-wrong-hwloc": "[n1:09057] [[48500,0],1] FORCE-TERMINATE AT Data unpack would read past end of buffer:-26 - error grpcomm_direct.c(359)",
     "openmpi-daemon-not-found": "bash: line 1: orted: command not found",
     "nccl-duplicate-gpu": NCCL.format(
@@ -132,6 +134,7 @@ LOGS = {
 OPEN = {
     "ucx-gpu-pointer-taken-for-host": ("device", "using device cuda:0"),
     "openmpi-nbc-device-memory": ("device", "rank 0 has a GPU"),
+    "openmpi-host-copy-of-device-memory": ("device", "rank 0 has a GPU"),
     "ofi-nccl-security-group": ("efa", "NET/OFI Selected provider is efa, fabric is efa"),
     "ofi-nccl-no-vni": ("slingshot", "NET/OFI Selected provider is cxi, fabric is cxi on cxi0"),
     "nccl-watchdog-slingshot": ("slingshot", "NCCL_SOCKET_IFNAME set to hsn0"),

@@ -106,6 +106,11 @@ SIGNATURES = {
     "h200-stuck": "hang stuck@cudaDeviceSynchronize",
     "h200-duplicate-gpu": "error duplicate-gpu@nccl",
     "h200-xid": "error Xid-31@gpu",
+    # The same GPU, its memory given to an Open MPI without CUDA.
+    "h200-openmpi5-ucx-send": "crash SIGSEGV@libuct.so!uct_tcp_ep_am_short",
+    "h200-openmpi5-ob1-send": "error Bad-address@mca_btl_tcp_frag_send",
+    "h200-openmpi5-sm-send": "crash SIGSEGV@libopen-pal.so!opal_convertor_pack",
+    "h200-openmpi5-sm-allreduce": "crash SIGSEGV@libopen-pal.so",
     # Nothing to complain of.
     "openmpi5-ob1-passed": "",
     "openmpi5-ucx-passed": "",
