@@ -201,5 +201,6 @@ def _absent(starts: Mapping[int, StartedProgram]) -> str:
     first = lacking[0]
     looked = ", ".join(first.looked[:_MOST_LOOKED])
     if "/" in first.name:
-        return f"there is no executable file {first.name} on {hosts}: install it there, or name its interpreter before it"
+        cure = "install it there, or name its interpreter before it"
+        return f"there is no executable file {first.name} on {hosts}: {cure}"
     return f"there is no {first.name} on {hosts} (looked for in {looked}): install it there, or set `folders`"

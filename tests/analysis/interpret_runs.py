@@ -33,9 +33,10 @@ def record(**payload: object) -> str:
 
 
 def greetings(ranks: int = 2, library: str = BANNER, path: str = "/opt/osu_x", **more: object) -> str:
+    told = {"name": "osu_x", "looked": [], "versions": {}, **more}
     return "".join(
         record(t="hello", rank=rank, size=ranks, host="vm", pid=rank + 1, library=library, libmpi="")
-        + record(t="program", rank=rank, host="vm", path=path, **{"name": "osu_x", "looked": [], "versions": {}, **more})
+        + record(t="program", rank=rank, host="vm", path=path, **told)
         for rank in range(ranks)
     )
 
