@@ -199,8 +199,8 @@ def _absent(starts: Mapping[int, StartedProgram]) -> str:
         return ""
     hosts = ", ".join(dict.fromkeys(start.host for start in lacking))
     first = lacking[0]
-    looked = ", ".join(first.looked[:_MOST_LOOKED])
     if "/" in first.name:
         cure = "install it there, or name its interpreter before it"
         return f"there is no executable file {first.name} on {hosts}: {cure}"
+    looked = ", ".join(first.looked[:_MOST_LOOKED])
     return f"there is no {first.name} on {hosts} (looked for in {looked}): install it there, or set `folders`"

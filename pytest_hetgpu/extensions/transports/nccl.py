@@ -41,7 +41,7 @@ _CHANNEL = re.compile(
 )
 _MOST_PAIRS = 100_000
 _NETWORK = re.compile(r"\bUsing network ([\w.-]+(?: [\w.-]+)*)")
-_SIZE = re.compile(r"\bcomm 0x\w+ rank \d+ n[rR]anks (\d+)\b")
+_SIZE = re.compile(r"\bcomm 0x\w+ rank \d+ n[rR]anks (\d{1,9})\b")
 _NET = re.compile(r"[A-Za-z0-9_.-]+(?: [A-Za-z0-9_.-]+)*")
 _VERSION = re.compile(r"\b([NR]CCL) version ?:? ?(\d+\.\d+\.\d+)")
 
@@ -71,7 +71,7 @@ class NcclChannels:
         self._pairs: dict[tuple[int, int], set[str]] = {}
         self._hosts: dict[int, set[str]] = {}
         self._chosen: set[str] = set()
-        self._alone: bool | None = None
+        self._sizes: set[int] = set()
         self.versions: dict[str, str] = {}
 
     def feed(self, line: str, number: int) -> None:
@@ -81,7 +81,7 @@ class NcclChannels:
         elif network := _NETWORK.search(line):
             self._chosen.add(f"nccl/{network[1].lower().replace(' ', '-')}")
         elif size := _SIZE.search(line):
-            self._alone = self._alone is not False and size[1] == "1"
+            self._sizes.add(min(int(size[1]), 2))
         elif version := _VERSION.search(line):
             self.versions.setdefault(version[1].lower(), version[2])
 
@@ -97,7 +97,7 @@ class NcclChannels:
 
     @property
     def _network(self) -> set[str]:
-        return set() if self._alone else self._chosen
+        return set() if self._sizes == {1} else self._chosen
 
     @property
     def transports(self) -> tuple[str, ...]:

@@ -24,6 +24,7 @@ def crash(detail: str, frame: str) -> str:
 
 
 NO_TRANSPORT = "[1795759857.255815] [vm2:465  :0]  select.c:657  UCX  ERROR   no {} transport to <no debug data>: Unsupported operation"
+LAB_LOGS = Path(__file__).parents[2] / "data" / "logs"
 LOGS = {
     "ucx-no-large-bar": crash(
         "invalid permissions for mapped object at address 0x7f3",
@@ -156,6 +157,12 @@ def test_the_failure_is_known(tmp_path: Path, name: str) -> None:
     found = explain(log, known_failures())
     assert found.signature, found.outcome
     assert name in [known.id for known in found.known], (found.signature.key, found.signature.primary_line)
+
+
+@pytest.mark.parametrize("log", ["ob1-send", "sm-send", "sm-allreduce"])
+def test_an_open_mpi_without_cuda_was_given_memory_of_a_gpu(log: str) -> None:
+    found = explain(LAB_LOGS / f"h200-openmpi5-{log}.log", known_failures())
+    assert [known.id for known in found.known] == ["openmpi-host-copy-of-device-memory"]
 
 
 @pytest.mark.parametrize("name", OPEN)
