@@ -19,6 +19,7 @@ from typing import Any
 from pytest_hetgpu.analysis.logs.colours import without_colours
 from pytest_hetgpu.analysis.logs.frames import MARK, FrameReader
 from pytest_hetgpu.analysis.logs.scan import LONGEST_LINE
+from pytest_hetgpu.model.lazy_regex import lazy
 from pytest_hetgpu.model.multi_pattern import any_of
 from pytest_hetgpu.model.program_output import OutputLine
 
@@ -32,6 +33,8 @@ _LABELS = {
     "srun": re.compile(rb"^ {0,6}(\d{1,7})(): "),
     "torchrun": re.compile(rb"^\[default(\d{1,7})()\]:"),
 }
+# A terminal shows nothing for them: controls but tabs and line ends, and marks of direction.
+_UNSEEN = lazy("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 # `srun --label` ends each of its messages with a line feed. A longer line comes in messages of exactly this size
 # (SLURM_IO_MAX_MSG_LEN of Slurm).
 _SRUN_MESSAGE = 1024
@@ -155,9 +158,9 @@ def without_labels(text: str, labels: str) -> str:
 
 
 def shown(raw: bytes) -> tuple[str, str]:
-    """Return a line as a terminal shows it, without colours and NULs, and the text before its last overwriting."""
+    """Return a line as a terminal shows it, without colours and controls, and the text before its last overwriting."""
     before, _, last = without_colours(raw).rstrip(b"\r\n").rpartition(b"\r")
-    text, hidden = (part.decode(errors="replace").replace("\0", "") for part in (last, before))
+    text, hidden = (_UNSEEN.sub("", part.decode(errors="replace")) for part in (last, before))
     return text, f"{hidden}\r" if hidden else ""
 
 
