@@ -160,7 +160,11 @@ def without_labels(text: str, labels: str) -> str:
 def shown(raw: bytes) -> tuple[str, str]:
     """Return a line as a terminal shows it, without colours and controls, and the text before its last overwriting."""
     before, _, last = without_colours(raw).rstrip(b"\r\n").rpartition(b"\r")
-    text, hidden = (_UNSEEN.sub("", part.decode(errors="replace")) for part in (last, before))
+    text, hidden = (part.decode(errors="replace") for part in (last, before))
+    if not text.isprintable():
+        text = _UNSEEN.sub("", text)
+    if hidden:
+        hidden = _UNSEEN.sub("", hidden)
     return text, f"{hidden}\r" if hidden else ""
 
 
